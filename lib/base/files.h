@@ -1,0 +1,78 @@
+#pragma once
+// Files that are either whole or not there: temporary name, write, fsync, rename, fsync of the directory.
+//
+// Every failure is Error{io} with the path and the system's words; no partial file stays at the final path.
+// Code: base/files.cc. Tests: tests/base/files_test.cc; faults by tests/fault/.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mt {
+
+namespace fs = std::filesystem;
+
+// Whole content.   fails  Error{io}: missing, unreadable, a directory
+std::string read_file(const fs::path& path);
+
+// Write `content` to `path` as one act: temporary in the same directory, fsync, rename, fsync parent.
+//   fails  Error{io}; the old file, if any, is untouched and the temporary is removed
+void write_file_atomic(const fs::path& path, std::string_view content);
+
+// fsync a directory, so that renames in it are durable. File systems that refuse (EINVAL) are accepted.
+void fsync_directory(const fs::path& dir);
+
+// Swap two existing directories in one act (renameat2 RENAME_EXCHANGE).
+//   gives  false where the file system or kernel cannot; nothing changed then
+[[nodiscard]] bool rename_exchange(const fs::path& a, const fs::path& b);
+
+// A file descriptor for sequential or positioned writing with a final name that appears only on commit().
+// Dropped without commit(): the temporary is removed.
+class OutputFile {
+ public:
+  // Opens `<path>.tmp.<pid>` beside `path`.   fails  Error{io}
+  explicit OutputFile(const fs::path& path);
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  void write(const void* bytes, std::size_t size);
+  void write_at(std::uint64_t offset, const void* bytes, std::size_t size);
+  std::uint64_t size() const { return size_; }
+  const fs::path& temporary_path() const { return temporary_; }
+
+  // fsync, rename to the final path, fsync the parent.   fails  Error{io}; temporary removed
+  void commit();
+  // fsync and close only, keeping the temporary for a later rename by publish(); used when several files must appear
+  // together (.bin before .idx).
+  void finish();
+  void publish();
+
+ private:
+  void fail(const char* act, int error_number);
+  fs::path path_, temporary_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+// A read-only memory map. Empty files map to an empty span.   fails  Error{io}
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const fs::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mt

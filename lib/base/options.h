@@ -1,0 +1,87 @@
+#pragma once
+// One option table a command: it parses (Boost.Program_options), prints --help, is compared with the man page, and
+// gives the registry every resolved value.
+//
+// A row is (name, argument word, unit, default, help, group) bound to a variable. Order of precedence:
+// flag > environment > --config file > default. `--save-interval` is MT_SAVE_INTERVAL in the environment and
+// `save-interval = 100` in a --config file ('#' starts a comment). A flag given twice: the last wins. `--flag=value` and
+// `--flag value` both work; no abbreviation. An unknown flag is Error{usage} with the nearest name as hint; an unknown
+// MT_* variable is a warning (MT_TEST_* and MT_RANK_* belong to others and are ignored).
+//
+// Code: base/options.cc. Tests: tests/base/options_test.cc.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace mt {
+
+struct OptionRow {
+  std::string name;      // "save-interval", without dashes
+  std::string argument;  // "N", "FILE", "LR"; empty for a switch
+  std::string unit;      // "iterations", "s", "bytes"; may be empty
+  std::string fallback;  // default as text; empty: none
+  std::string help;      // one line
+  std::string group;     // heading in --help and the man page
+  bool multiple = false;  // takes one or more values (--data-path A B C)
+  bool hidden = false;    // accepted, not shown
+  std::vector<std::string> choices;  // empty: any
+
+  // Reads one value (or all, when multiple) into the bound variable; throws Error{usage} through the table.
+  std::function<void(const std::vector<std::string>&)> set;
+  std::function<std::string()> show;  // current value as text
+};
+
+class OptionTable {
+ public:
+  // usage: the line after the tool's name, "[options] --input FILE..."; summary: one sentence.
+  OptionTable(std::string tool, std::string usage, std::string summary);
+
+  // Start a group; rows added after it belong to it.
+  OptionTable& group(std::string name);
+
+  // Bind a row. The variable's value at this moment is the default shown. T: bool (a switch), int, std::int64_t,
+  // std::uint64_t, double, std::string, std::vector<std::string>, or std::optional of the scalar ones.
+  template <class T>
+  OptionRow& add(std::string name, T& variable, std::string argument, std::string help, std::string unit = "");
+  // A switch that clears: --no-x sets `variable` to false.
+  OptionRow& add_off(std::string name, bool& variable, std::string help);
+  // Another name for an existing row.
+  void alias(std::string other_name, const std::string& name);
+  // Positional arguments, in order, end up here; without it a positional argument is Error{usage}.
+  void positional(std::vector<std::string>& into, std::string argument, std::string help);
+
+  // Parse everything but argv[0].   fails  Error{usage} naming the flag, the value and what would be right
+  void parse(int argc, const char* const* argv);
+  // True if the row was set by flag, environment or file.
+  bool given(const std::string& name) const;
+
+  std::string help() const;
+  std::string short_usage() const;
+  const std::string& tool() const { return tool_; }
+  const std::vector<OptionRow>& rows() const { return rows_; }
+  // {"save-interval": "100", ...}: every resolved value, for the registry.
+  Json resolved() const;
+
+ private:
+  OptionRow& insert(OptionRow row);
+  OptionRow* find(const std::string& name);
+  const OptionRow* find(const std::string& name) const;
+  void read_environment();
+  void read_config(const std::string& path);
+  void assign(const std::string& name, const std::vector<std::string>& values, const std::string& source);
+
+  std::string tool_, usage_, summary_, group_;
+  std::vector<OptionRow> rows_;
+  std::map<std::string, std::string> aliases_;
+  std::map<std::string, std::string> given_;  // name -> source
+  std::vector<std::string>* positional_ = nullptr;
+  std::string positional_argument_, positional_help_;
+};
+
+}  // namespace mt
