@@ -1,0 +1,50 @@
+#pragma once
+// Start of a job: the communicator over all ranks, from whichever backend started them.
+//
+// Code: comm/world.cc, comm/threads.cc, comm/mpi/world.cc (comm/mpi_absent.cc where MPI is off).
+// Tests: tests/comm/world_test.cc.
+
+#include <functional>
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace mt::comm {
+
+// One rank, no peers.
+std::unique_ptr<Communicator> solo_world(const CommOptions& options = {});
+
+// Run `body` on `num_ranks` threads of this process, each with its own world communicator, and join them.
+//   fails  the first exception by rank order of occurrence is rethrown after all ranks left (the others' operations
+//          fail with Error{comm} "rank R failed")
+void run_local_ranks(int num_ranks, const CommOptions& options,
+                     const std::function<void(std::unique_ptr<Communicator>)>& body);
+
+// True if this build has MPI and this process was started by an MPI launcher (PMI_RANK, PMIX_RANK, OMPI_COMM_WORLD_RANK).
+bool mpi_available();
+bool started_by_mpi();
+// MPI_Init_thread (FUNNELED) and the world. Finalised when the returned communicator is destroyed.
+//   fails  Error{comm}: no MPI in this build; a world whose size differs from PMI_SIZE or OMPI_COMM_WORLD_SIZE
+std::unique_ptr<Communicator> mpi_world(const CommOptions& options = {});
+
+// End the whole job with this exit status, from any rank (MPI_Abort); _exit where there is no MPI.
+[[noreturn]] void abort_job(int exit_status);
+
+// Every collective and message of `inner`, counted: operation, group, calls, bytes sent by this rank by the formulas of
+// comm/communicator.h. make_group of a recording communicator records into the same log.
+struct TrafficRow {
+  std::string group, operation;
+  std::int64_t calls = 0, bytes_sent = 0;
+};
+class TrafficLog {
+ public:
+  void add(const std::string& group, const std::string& operation, std::int64_t bytes_sent);
+  std::vector<TrafficRow> rows() const;
+  void clear() { rows_.clear(); }
+
+ private:
+  std::vector<TrafficRow> rows_;
+};
+std::unique_ptr<Communicator> recording(std::unique_ptr<Communicator> inner, TrafficLog& log);
+
+}  // namespace mt::comm

@@ -1,0 +1,32 @@
+#pragma once
+// What a rank computes on: the host's cores, or one accelerator.
+//
+// Code: device/device.cc. Tests: tests/device/.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mt {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+// "cpu", "cuda:0"
+std::string device_text(Device device);
+
+// Highest instruction class the CPU kernels may use. Fixed by the first call: the processor's own, lowered by
+// MT_MAX_CPU_ISA = SSE41 | AVX2 | AVX512 | AVX512_BF16 (the twin of DNNL_MAX_CPU_ISA, same meaning).
+enum class CpuIsa : std::uint8_t { sse41, avx2, avx512, avx512_bf16 };
+CpuIsa cpu_isa();
+const char* cpu_isa_name(CpuIsa isa);
+
+// Cores this process may run on (its affinity mask), at least 1.
+int usable_cores();
+
+}  // namespace mt
