@@ -1,0 +1,39 @@
+#pragma once
+// How a run is cut: degrees of every axis, and the batch.
+//
+//   tp tensor  cp context  pp pipeline  dp data  ep expert  etp expert-tensor  (edp: what is left for experts)
+// Code: layout/parallel_spec.cc. Tests: tests/layout/.
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+
+namespace mt {
+
+struct ParallelSpec {
+  int tp = 1, cp = 1, pp = 1, dp = 1;
+  int ep = 1, etp = 1;
+  int vpp = 1;  // model chunks a pipeline rank holds
+  bool sequence_parallel = false;
+  int zero_stage = 0;  // 0: replicated; 1 optimizer, 2 gradients, 3 weights sharded over dp·cp
+  std::string order = "tp-cp-ep-dp-pp";  // leftmost varies fastest
+
+  int world() const { return tp * cp * pp * dp; }
+  int edp() const { return world() / (etp * ep * pp); }
+  // Ranks that share the activations of one token row when sequence parallel, else 1.
+  int sequence_shards() const { return sequence_parallel ? tp : 1; }
+};
+
+struct BatchSpec {
+  int seq_length = 0, micro_batch = 1, global_batch = 1;
+  std::int64_t tokens_per_micro_batch() const { return std::int64_t{seq_length} * micro_batch; }
+  int num_micro_batches(const ParallelSpec& p) const { return global_batch / (micro_batch * p.dp); }
+};
+
+// "tp 2, cp 1, pp 1, dp 4"
+std::string parallel_text(const ParallelSpec& spec);
+Json to_json(const ParallelSpec& spec);
+ParallelSpec parallel_from_json(const Json& json, const std::string& where);
+
+}  // namespace mt
