@@ -77,10 +77,36 @@ struct e4m3 {
 struct e5m2 {
   std::uint8_t bits;
 };
-float to_f32(e4m3 v);
-float to_f32(e5m2 v);
-e4m3 to_e4m3(float f);
-e5m2 to_e5m2(float f);
+MT_HD inline float to_f32(e4m3 v) {
+  const std::uint32_t sign = (v.bits & 0x80u) << 24, a = v.bits & 0x7fu;
+  if (a == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (a >= 8) return std::bit_cast<float>(sign | ((a << 20) + (120u << 23)));
+  const float small = static_cast<float>(a) * 0x1p-9f;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(small) | sign);
+}
+MT_HD inline float to_f32(e5m2 v) { return to_f32(f16{static_cast<std::uint16_t>(v.bits << 8)}); }
+MT_HD inline e4m3 to_e4m3(float f) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(f), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return {static_cast<std::uint8_t>(sign | 0x7fu)};
+  if (a >= 0x43e00000u) return {static_cast<std::uint8_t>(sign | 0x7eu)};  // 448 and more, infinity too
+  if (a < 0x3c800000u) {  // below 2^-6: add 2^14, whose ulp is 2^-9
+    const float r = std::bit_cast<float>(a) + 0x1p14f;
+    return {static_cast<std::uint8_t>(sign | (std::bit_cast<std::uint32_t>(r) - 0x46800000u))};
+  }
+  const std::uint32_t r = a + 0x7ffffu + ((a >> 20) & 1u);
+  return {static_cast<std::uint8_t>(sign | ((r - (120u << 23)) >> 20))};
+}
+MT_HD inline e5m2 to_e5m2(float f) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(f), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return {static_cast<std::uint8_t>(sign | 0x7eu)};
+  if (a >= 0x47600000u) return {static_cast<std::uint8_t>(sign | 0x7bu)};  // 57344 and more, infinity too
+  if (a < 0x38800000u) {  // below 2^-14: add 2^7, whose ulp is 2^-16
+    const float r = std::bit_cast<float>(a) + 0x1p7f;
+    return {static_cast<std::uint8_t>(sign | (std::bit_cast<std::uint32_t>(r) - 0x43000000u))};
+  }
+  const std::uint32_t r = a + 0xfffffu + ((a >> 21) & 1u);
+  return {static_cast<std::uint8_t>(sign | ((r - (112u << 23)) >> 21))};
+}
 
 MT_HD inline float to_f32(float f) { return f; }
 
@@ -89,15 +115,21 @@ template <class T> MT_HD inline T from_f32(float f);
 template <> MT_HD inline float from_f32<float>(float f) { return f; }
 template <> MT_HD inline bf16 from_f32<bf16>(float f) { return to_bf16(f); }
 template <> MT_HD inline f16 from_f32<f16>(float f) { return to_f16(f); }
+template <> MT_HD inline e4m3 from_f32<e4m3>(float f) { return to_e4m3(f); }
+template <> MT_HD inline e5m2 from_f32<e5m2>(float f) { return to_e5m2(f); }
 
 template <class T> struct dtype_of_t;
 template <> struct dtype_of_t<double> { static constexpr DType value = DType::f64; };
 template <> struct dtype_of_t<float> { static constexpr DType value = DType::f32; };
 template <> struct dtype_of_t<bf16> { static constexpr DType value = DType::bf16; };
 template <> struct dtype_of_t<f16> { static constexpr DType value = DType::f16; };
+template <> struct dtype_of_t<e4m3> { static constexpr DType value = DType::e4m3; };
+template <> struct dtype_of_t<e5m2> { static constexpr DType value = DType::e5m2; };
 template <> struct dtype_of_t<std::int64_t> { static constexpr DType value = DType::i64; };
 template <> struct dtype_of_t<std::int32_t> { static constexpr DType value = DType::i32; };
+template <> struct dtype_of_t<std::int16_t> { static constexpr DType value = DType::i16; };
 template <> struct dtype_of_t<std::uint16_t> { static constexpr DType value = DType::u16; };
+template <> struct dtype_of_t<std::int8_t> { static constexpr DType value = DType::i8; };
 template <> struct dtype_of_t<std::uint8_t> { static constexpr DType value = DType::u8; };
 template <class T> inline constexpr DType dtype_of = dtype_of_t<T>::value;
 

@@ -27,6 +27,7 @@ void fsync_directory(const fs::path& dir);
 
 // Swap two existing directories in one act (renameat2 RENAME_EXCHANGE).
 //   gives  false where the file system or kernel cannot; nothing changed then
+//   fails  Error{io}: one of them is missing, no permission
 [[nodiscard]] bool rename_exchange(const fs::path& a, const fs::path& b);
 
 // A file descriptor for sequential or positioned writing with a final name that appears only on commit().

@@ -4,7 +4,7 @@
 //
 // A row is (name, argument word, unit, default, help, group) bound to a variable. Order of precedence:
 // flag > environment > --config file > default. `--save-interval` is MT_SAVE_INTERVAL in the environment and
-// `save-interval = 100` in a --config file ('#' starts a comment). A flag given twice: the last wins. `--flag=value` and
+// `save-interval = 100` in a --config file ('#' starts a comment). An empty MT_* variable counts as not set. A flag given twice: the last wins. `--flag=value` and
 // `--flag value` both work; no abbreviation. An unknown flag is Error{usage} with the nearest name as hint; an unknown
 // MT_* variable is a warning (MT_TEST_* and MT_RANK_* belong to others and are ignored).
 //
@@ -37,6 +37,9 @@ struct OptionRow {
   std::function<std::string()> show;  // current value as text
 };
 
+// The name nearest to `word` by edit distance, or "" when none is near enough to be what was meant.
+std::string nearest_name(const std::string& word, const std::vector<std::string>& names);
+
 class OptionTable {
  public:
   // usage: the line after the tool's name, "[options] --input FILE..."; summary: one sentence.
@@ -46,7 +49,8 @@ class OptionTable {
   OptionTable& group(std::string name);
 
   // Bind a row. The variable's value at this moment is the default shown. T: bool (a switch), int, std::int64_t,
-  // std::uint64_t, double, std::string, std::vector<std::string>, or std::optional of the scalar ones.
+  // std::uint64_t, double, std::string, a std::vector of std::string, std::int64_t or double (takes one or more values),
+  // or std::optional of the scalar ones. The returned row is valid until the next add.
   template <class T>
   OptionRow& add(std::string name, T& variable, std::string argument, std::string help, std::string unit = "");
   // A switch that clears: --no-x sets `variable` to false.
@@ -72,14 +76,17 @@ class OptionTable {
   OptionRow& insert(OptionRow row);
   OptionRow* find(const std::string& name);
   const OptionRow* find(const std::string& name) const;
-  void read_environment();
-  void read_config(const std::string& path);
-  void assign(const std::string& name, const std::vector<std::string>& values, const std::string& source);
+  struct Setting;  // a name, its values and where they came from
+  std::vector<Setting> read_command_line(int argc, const char* const* argv);
+  std::vector<Setting> read_environment() const;
+  std::vector<Setting> read_config(const std::string& path) const;
+  void assign(const Setting& setting);
+  std::string hint_for(const std::string& name) const;
 
   std::string tool_, usage_, summary_, group_;
   std::vector<OptionRow> rows_;
   std::map<std::string, std::string> aliases_;
-  std::map<std::string, std::string> given_;  // name -> source
+  std::map<std::string, std::string> given_;  // name -> where the value came from
   std::vector<std::string>* positional_ = nullptr;
   std::string positional_argument_, positional_help_;
 };
