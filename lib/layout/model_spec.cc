@@ -1,0 +1,207 @@
+#include "layout/model_spec.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "layout/param_spec.h"
+
+namespace mt {
+
+int ModelSpec::num_layers() const {
+  int n = 0;
+  for (const auto& row : decoder().rows) n = std::max(n, row.layer + 1);
+  return n;
+}
+
+namespace {
+
+int default_ffn(const ModelOptions& o) {
+  if (o.ffn_hidden_size) return *o.ffn_hidden_size;
+  return o.swiglu ? static_cast<int>(std::int64_t{o.hidden_size} * 8 / 3 / 64 * 64) : 4 * o.hidden_size;
+}
+
+Activation activation_of(const ModelOptions& o) {
+  if (o.swiglu) return Activation::silu;
+  if (o.squared_relu) return Activation::squared_relu;
+  return o.openai_gelu || (o.bias_gelu_fusion && o.add_bias_linear) ? Activation::gelu_tanh : Activation::gelu_erf;
+}
+
+AttentionSpec attention_of(const ModelOptions& o) {
+  AttentionSpec a;
+  a.heads = o.num_attention_heads;
+  a.kv_heads = o.group_query_attention ? o.num_query_groups : o.num_attention_heads;
+  a.head_dim = o.kv_channels.value_or(o.num_attention_heads > 0 ? o.hidden_size / o.num_attention_heads : 0);
+  a.rotary.on = o.position_embedding_type == "rope";
+  a.rotary.base = o.rotary_base;
+  a.rotary.percent = o.rotary_percent;
+  a.rotary.interleaved = o.rotary_interleaved;
+  a.rotary.scaling_factor = o.use_rope_scaling ? o.rope_scaling_factor : 0;
+  a.qkv_bias = o.add_bias_linear || o.add_qkv_bias;
+  a.proj_bias = o.add_bias_linear;
+  a.dropout = o.attention_dropout;
+  return a;
+}
+
+}  // namespace
+
+ModelSpec build_model(const ModelOptions& o, std::int64_t vocab_size) {
+  const NormSpec norm{o.normalization == "RMSNorm" ? NormKind::rms_norm : NormKind::layer_norm, o.norm_epsilon};
+  ModelSpec m;
+  m.hidden = o.hidden_size;
+  m.vocab_size = vocab_size;
+  m.vocab_divisor = o.make_vocab_size_divisible_by;
+  m.max_positions = o.max_position_embeddings;
+  m.learned_positions = o.position_embedding_type == "learned_absolute";
+  m.embedding_dropout = o.hidden_dropout;
+  m.tied = !o.untie_embeddings_and_output_weights;
+  m.final_norm = norm;
+  m.init_std = o.init_method_std;
+  m.embedding_init_std = o.embedding_init_method_std.value_or(o.init_method_std);
+  m.output_init_std = o.num_layers > 0 ? o.init_method_std / std::sqrt(2.0 * o.num_layers) : o.init_method_std;
+  Tower tower;
+  for (int layer = 0; layer < o.num_layers; ++layer) {
+    Row mixer{RowKind::attention, layer, norm, attention_of(o), {}, o.hidden_dropout};
+    Row ffn{RowKind::ffn, layer, norm, {}, {default_ffn(o), activation_of(o), o.swiglu, o.add_bias_linear},
+            o.hidden_dropout};
+    tower.rows.push_back(mixer);
+    tower.rows.push_back(ffn);
+  }
+  m.towers.push_back(std::move(tower));
+  return m;
+}
+
+std::int64_t padded_vocab(const ModelSpec& model, int tp) {
+  const std::int64_t unit = std::int64_t{model.vocab_divisor} * tp;
+  return (model.vocab_size + unit - 1) / unit * unit;
+}
+
+std::int64_t num_parameters(const ModelSpec& model) {
+  std::int64_t n = 0;
+  for (const auto& t : logical_tensors(model)) n += num_elements(t.shape);
+  return n;
+}
+
+namespace {
+
+constexpr const char* kNorms[] = {"LayerNorm", "RMSNorm"};
+constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "silu", "squared_relu"};
+constexpr const char* kRows[] = {"none", "attention", "ffn"};
+
+template <class E, std::size_t N>
+E parse_enum(const char* const (&names)[N], const std::string& text, const std::string& where) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (text == names[i]) return static_cast<E>(i);
+  throw Error(Code::corrupt, fmt::format("unknown name '{}'", text), where);
+}
+
+Json norm_json(const NormSpec& n) { return {{"kind", kNorms[static_cast<int>(n.kind)]}, {"eps", n.eps}}; }
+
+NormSpec norm_from(const Json& j, const std::string& where) {
+  return {parse_enum<NormKind>(kNorms, json_field<std::string>(j, "kind", where), where),
+          json_field<double>(j, "eps", where)};
+}
+
+Json row_json(const Row& r) {
+  Json j{{"kind", kRows[static_cast<int>(r.kind)]}, {"layer", r.layer}, {"norm", norm_json(r.norm)},
+         {"residual_dropout", r.residual_dropout}};
+  if (r.kind == RowKind::attention) {
+    const auto& a = r.attention;
+    j["heads"] = a.heads;
+    j["kv_heads"] = a.kv_heads;
+    j["head_dim"] = a.head_dim;
+    j["qkv_bias"] = a.qkv_bias;
+    j["proj_bias"] = a.proj_bias;
+    j["attention_dropout"] = a.dropout;
+    if (a.rotary.on)
+      j["rotary"] = {{"base", a.rotary.base},
+                     {"percent", a.rotary.percent},
+                     {"interleaved", a.rotary.interleaved},
+                     {"scaling_factor", a.rotary.scaling_factor}};
+  } else if (r.kind == RowKind::ffn) {
+    j["ffn_hidden"] = r.ffn.ffn_hidden;
+    j["activation"] = kActivations[static_cast<int>(r.ffn.activation)];
+    j["gated"] = r.ffn.gated;
+    j["bias"] = r.ffn.bias;
+  }
+  return j;
+}
+
+Row row_from(const Json& j, const std::string& where) {
+  Row r;
+  r.kind = parse_enum<RowKind>(kRows, json_field<std::string>(j, "kind", where), where);
+  r.layer = json_field<int>(j, "layer", where);
+  r.norm = norm_from(json_field<Json>(j, "norm", where), where);
+  r.residual_dropout = json_field<double>(j, "residual_dropout", where);
+  if (r.kind == RowKind::attention) {
+    auto& a = r.attention;
+    a.heads = json_field<int>(j, "heads", where);
+    a.kv_heads = json_field<int>(j, "kv_heads", where);
+    a.head_dim = json_field<int>(j, "head_dim", where);
+    a.qkv_bias = json_field<bool>(j, "qkv_bias", where);
+    a.proj_bias = json_field<bool>(j, "proj_bias", where);
+    a.dropout = json_field<double>(j, "attention_dropout", where);
+    if (j.contains("rotary")) {
+      const Json rotary = json_field<Json>(j, "rotary", where);
+      a.rotary = {true, json_field<double>(rotary, "base", where), json_field<double>(rotary, "percent", where),
+                  json_field<bool>(rotary, "interleaved", where),
+                  json_field<double>(rotary, "scaling_factor", where)};
+    }
+  } else if (r.kind == RowKind::ffn) {
+    r.ffn.ffn_hidden = json_field<int>(j, "ffn_hidden", where);
+    r.ffn.activation =
+        parse_enum<Activation>(kActivations, json_field<std::string>(j, "activation", where), where);
+    r.ffn.gated = json_field<bool>(j, "gated", where);
+    r.ffn.bias = json_field<bool>(j, "bias", where);
+  }
+  return r;
+}
+
+}  // namespace
+
+Json to_json(const ModelSpec& m) {
+  Json towers = Json::array();
+  for (const auto& t : m.towers) {
+    Json rows = Json::array();
+    for (const auto& r : t.rows) rows.push_back(row_json(r));
+    towers.push_back({{"name", t.name}, {"rows", rows}});
+  }
+  return {{"family", m.family},
+          {"hidden", m.hidden},
+          {"vocab_size", m.vocab_size},
+          {"vocab_divisor", m.vocab_divisor},
+          {"max_positions", m.max_positions},
+          {"learned_positions", m.learned_positions},
+          {"embedding_dropout", m.embedding_dropout},
+          {"tied", m.tied},
+          {"final_norm", norm_json(m.final_norm)},
+          {"init_std", m.init_std},
+          {"embedding_init_std", m.embedding_init_std},
+          {"output_init_std", m.output_init_std},
+          {"towers", towers}};
+}
+
+ModelSpec model_from_json(const Json& j, const std::string& where) {
+  ModelSpec m;
+  m.family = json_field<std::string>(j, "family", where);
+  m.hidden = json_field<int>(j, "hidden", where);
+  m.vocab_size = json_field<std::int64_t>(j, "vocab_size", where);
+  m.vocab_divisor = json_field<int>(j, "vocab_divisor", where);
+  m.max_positions = json_field<int>(j, "max_positions", where);
+  m.learned_positions = json_field<bool>(j, "learned_positions", where);
+  m.embedding_dropout = json_field<double>(j, "embedding_dropout", where);
+  m.tied = json_field<bool>(j, "tied", where);
+  m.final_norm = norm_from(json_field<Json>(j, "final_norm", where), where);
+  m.init_std = json_field<double>(j, "init_std", where);
+  m.embedding_init_std = json_field<double>(j, "embedding_init_std", where);
+  m.output_init_std = json_field<double>(j, "output_init_std", where);
+  for (const auto& tj : json_field<Json>(j, "towers", where)) {
+    Tower t;
+    t.name = json_field<std::string>(tj, "name", where);
+    for (const auto& rj : json_field<Json>(tj, "rows", where)) t.rows.push_back(row_from(rj, where));
+    m.towers.push_back(std::move(t));
+  }
+  if (m.towers.empty()) throw Error(Code::corrupt, "a model without towers", where);
+  return m;
+}
+
+}  // namespace mt

@@ -1,0 +1,38 @@
+#include "layout/parallel_spec.h"
+
+#include "base/error.h"
+
+namespace mt {
+
+std::string parallel_text(const ParallelSpec& s) {
+  std::string t = fmt::format("tp {}, cp {}, pp {}, dp {}", s.tp, s.cp, s.pp, s.dp);
+  if (s.ep > 1 || s.etp > 1) t += fmt::format(", ep {}, etp {}", s.ep, s.etp);
+  if (s.vpp > 1) t += fmt::format(", vpp {}", s.vpp);
+  if (s.sequence_parallel) t += ", sequence parallel";
+  if (s.zero_stage > 0) t += fmt::format(", ZeRO {}", s.zero_stage);
+  return t;
+}
+
+Json to_json(const ParallelSpec& s) {
+  return {{"tp", s.tp},   {"cp", s.cp},   {"pp", s.pp},
+          {"dp", s.dp},   {"ep", s.ep},   {"etp", s.etp},
+          {"vpp", s.vpp}, {"sequence_parallel", s.sequence_parallel}, {"zero_stage", s.zero_stage},
+          {"order", s.order}};
+}
+
+ParallelSpec parallel_from_json(const Json& j, const std::string& where) {
+  ParallelSpec s;
+  s.tp = json_field<int>(j, "tp", where);
+  s.cp = json_field<int>(j, "cp", where);
+  s.pp = json_field<int>(j, "pp", where);
+  s.dp = json_field<int>(j, "dp", where);
+  s.ep = json_field<int>(j, "ep", where);
+  s.etp = json_field<int>(j, "etp", where);
+  s.vpp = json_field<int>(j, "vpp", where);
+  s.sequence_parallel = json_field<bool>(j, "sequence_parallel", where);
+  s.zero_stage = json_field<int>(j, "zero_stage", where);
+  s.order = json_field<std::string>(j, "order", where);
+  return s;
+}
+
+}  // namespace mt

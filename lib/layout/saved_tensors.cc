@@ -1,0 +1,46 @@
+#include "layout/saved_tensors.h"
+
+#include <algorithm>
+
+namespace mt {
+
+std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpec& p, const BatchSpec& batch,
+                                       DType compute, int unit) {
+  const std::int64_t t = batch.tokens_per_micro_batch() / p.cp, ts = t / p.sequence_shards(), c = model.hidden;
+  const auto input = Until::backward_input, weight = Until::backward_weight;
+  const int rows = static_cast<int>(model.decoder().rows.size());
+  if (unit == 0) return {};
+  const bool head = unit == rows + 1;
+  if (!head && model.decoder().rows[static_cast<std::size_t>(unit - 1)].kind == RowKind::none) return {};
+  const NormKind norm =
+      head ? model.final_norm.kind : model.decoder().rows[static_cast<std::size_t>(unit - 1)].norm.kind;
+
+  std::vector<SavedTensor> s{{"x", {ts, c}, compute, input}, {"normed", {ts, c}, compute, weight}};
+  if (norm == NormKind::layer_norm) s.push_back({"mean", {ts}, DType::f32, input});
+  s.push_back({"rstd", {ts}, DType::f32, input});
+  if (head) {
+    s.push_back({"logits", {t, padded_vocab(model, p.tp) / p.tp}, compute, weight});
+    return s;
+  }
+  const Row& row = model.decoder().rows[static_cast<std::size_t>(unit - 1)];
+  if (row.kind == RowKind::attention) {
+    const auto& a = row.attention;
+    const std::int64_t h = a.heads / p.tp, kv = std::max(1, a.kv_heads / p.tp);
+    s.push_back({"qkv", {t, (h + 2 * kv) * a.head_dim}, compute, weight});
+    s.push_back({"context", {t, h * a.head_dim}, compute, weight});
+    s.push_back({"lse", {t, h}, DType::f32, input});
+  } else {
+    const std::int64_t f = row.ffn.ffn_hidden / p.tp;
+    s.push_back({"fc1", {t, row.ffn.gated ? 2 * f : f}, compute, weight});
+    s.push_back({"activated", {t, f}, compute, weight});
+  }
+  return s;
+}
+
+std::int64_t saved_bytes(const std::vector<SavedTensor>& tensors) {
+  std::int64_t n = 0;
+  for (const auto& t : tensors) n += (bytes_of(t.dtype, num_elements(t.shape)) + 63) / 64 * 64;
+  return n;
+}
+
+}  // namespace mt

@@ -1,0 +1,143 @@
+#include "layout/validate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace mt {
+
+std::string nearest_divisors(std::int64_t n, std::int64_t wanted) {
+  std::int64_t below = 0, above = 0;
+  for (std::int64_t d = 1; d <= std::abs(n) && d <= 1'000'000; ++d) {
+    if (n % d != 0) continue;
+    if (d <= wanted) below = d;
+    if (d >= wanted && above == 0) above = d;
+  }
+  if (below == 0) return fmt::format("{}", above);
+  if (above == 0 || above == below) return fmt::format("{}", below);
+  return fmt::format("{} or {}", below, above);
+}
+
+namespace {
+
+std::string nearest_multiples(std::int64_t of, std::int64_t wanted) {
+  const std::int64_t below = wanted / of * of, above = below + of;
+  return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
+}
+
+class Checker {
+ public:
+  std::vector<Problem> problems;
+
+  void add(std::string what, std::string nearest) { problems.push_back({std::move(what), std::move(nearest)}); }
+
+  // a must be a multiple of b; suggests another b.
+  bool divides(const char* a_name, std::int64_t a, const char* b_name, std::int64_t b) {
+    if (b > 0 && a % b == 0) return true;
+    if (b > 0)
+      add(fmt::format("{} {} is not divisible by {} {}", a_name, a, b_name, b),
+          fmt::format("{} {}, or {} {}", b_name, nearest_divisors(a, b), a_name, nearest_multiples(b, a)));
+    return false;
+  }
+  bool positive(const char* name, std::int64_t v) {
+    if (v > 0) return true;
+    add(fmt::format("{} is {}, must be at least 1", name, v), fmt::format("{} 1", name));
+    return false;
+  }
+};
+
+void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
+  c.positive("hidden-size", m.hidden);
+  c.positive("vocab-size", m.vocab_size);
+  c.positive("make-vocab-size-divisible-by", m.vocab_divisor);
+  c.positive("num-layers", m.num_layers());
+  for (const auto& row : m.decoder().rows) {  // rows are alike today: the first of each kind speaks for all
+    if (row.layer > 0) break;
+    if (row.kind == RowKind::attention) {
+      const auto& a = row.attention;
+      if (!c.positive("num-attention-heads", a.heads) || !c.positive("num-query-groups", a.kv_heads)) return;
+      if (a.head_dim * a.heads != m.hidden && m.hidden % a.heads != 0)
+        c.divides("hidden-size", m.hidden, "num-attention-heads", a.heads);
+      c.positive("kv-channels", a.head_dim);
+      if (a.rotary.on && a.head_dim % 2 != 0)
+        c.add(fmt::format("kv-channels {} is odd, rotary positions need pairs", a.head_dim),
+              fmt::format("kv-channels {} or {}", a.head_dim - 1, a.head_dim + 1));
+      c.divides("num-attention-heads", a.heads, "num-query-groups", a.kv_heads);
+      if (p.tp < 1) continue;
+      c.divides("num-attention-heads", a.heads, "tensor-model-parallel-size", p.tp);
+      if (a.kv_heads % p.tp != 0 && p.tp % a.kv_heads != 0)
+        c.add(fmt::format("num-query-groups {} is neither a multiple nor a divisor of tensor-model-parallel-size {}",
+                          a.kv_heads, p.tp),
+              fmt::format("tensor-model-parallel-size {}", nearest_divisors(a.kv_heads, p.tp)));
+    } else if (row.kind == RowKind::ffn && c.positive("ffn-hidden-size", row.ffn.ffn_hidden) && p.tp > 0) {
+      c.divides("ffn-hidden-size", row.ffn.ffn_hidden, "tensor-model-parallel-size", p.tp);
+    }
+  }
+}
+
+void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const BatchSpec& b) {
+  if (!c.positive("seq-length", b.seq_length) || !c.positive("micro-batch-size", b.micro_batch) ||
+      !c.positive("global-batch-size", b.global_batch))
+    return;
+  if (m.learned_positions && m.max_positions < b.seq_length)
+    c.add(fmt::format("max-position-embeddings {} is less than seq-length {}", m.max_positions, b.seq_length),
+          fmt::format("max-position-embeddings {}", b.seq_length));
+  if (p.sequence_parallel && p.tp > 0)
+    c.divides("seq-length", b.seq_length, "tensor-model-parallel-size (sequence parallel)", p.tp);
+  if (p.cp > 1) c.divides("seq-length", b.seq_length, "2·context-parallel-size", 2 * std::int64_t{p.cp});
+  if (p.dp > 0)
+    c.divides("global-batch-size", b.global_batch, "micro-batch-size·data-parallel-size",
+              std::int64_t{b.micro_batch} * p.dp);
+}
+
+void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Limits& limits) {
+  bool ok = c.positive("tensor-model-parallel-size", p.tp);
+  ok &= c.positive("context-parallel-size", p.cp) && c.positive("pipeline-model-parallel-size", p.pp);
+  ok &= c.positive("expert-model-parallel-size", p.ep) && c.positive("expert-tensor-parallel-size", p.etp);
+  if (!ok) return;
+  const std::int64_t model_ranks = std::int64_t{p.tp} * p.cp * p.pp;
+  if (limits.world > 0) {
+    if (c.divides("world size", limits.world, "tp·cp·pp", model_ranks) && p.world() != limits.world)
+      c.add(fmt::format("world size {} is not tp·cp·pp·dp = {}", limits.world, p.world()),
+            fmt::format("data-parallel-size {}", limits.world / model_ranks));
+    c.divides("world size", limits.world, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
+  }
+  if (p.vpp > 1 && p.pp == 1)
+    c.add(fmt::format("num-virtual-stages-per-pipeline-rank {} with pipeline-model-parallel-size 1", p.vpp),
+          "num-virtual-stages-per-pipeline-rank 1, or pipeline-model-parallel-size 2");
+  if (p.pp > 1) c.divides("num-layers", m.num_layers(), "pp·vpp", std::int64_t{p.pp} * p.vpp);
+  const auto at_most = [&](const char* name, int v, int most) {
+    if (v > most)
+      c.add(fmt::format("{} {} is more than this program runs, {}", name, v, most), fmt::format("{} {}", name, most));
+  };
+  at_most("pipeline-model-parallel-size", p.pp, limits.max_pp);
+  at_most("context-parallel-size", p.cp, limits.max_cp);
+  at_most("ZeRO stage", p.zero_stage, limits.max_zero_stage);
+}
+
+}  // namespace
+
+std::vector<Problem> validate(const ModelSpec& m, const ParallelSpec& p, const BatchSpec& b, const Limits& limits,
+                              int precision_flags) {
+  Checker c;
+  check_degrees(c, m, p, limits);
+  check_model(c, m, p);
+  check_batch(c, m, p, b);
+  if (precision_flags > 1)
+    c.add(fmt::format("{} half precisions given, fp16 and bf16, at most 1", precision_flags), "--bf16 alone");
+  if (limits.vocab_of_data && *limits.vocab_of_data > m.vocab_size)
+    c.add(fmt::format("vocab-size {} is less than largest token id + 1 = {} of the data", m.vocab_size,
+                      *limits.vocab_of_data),
+          fmt::format("vocab-size {}", *limits.vocab_of_data));
+  return c.problems;
+}
+
+void require_valid(const std::vector<Problem>& problems) {
+  if (problems.empty()) return;
+  std::string text = fmt::format("{} problem{}", problems.size(), problems.size() == 1 ? "" : "s");
+  for (const auto& p : problems) text += fmt::format("\n  {}; try {}", p.what, p.nearest);
+  throw Error(Code::config, text);
+}
+
+}  // namespace mt
