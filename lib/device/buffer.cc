@@ -1,0 +1,124 @@
+#include "device/buffer.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+
+namespace mt {
+
+namespace {
+
+struct Count {
+  std::atomic<std::size_t> live{0}, peak{0};
+};
+Count& count() {
+  static Count c;
+  return c;
+}
+
+void add_live(std::size_t bytes) {
+  const std::size_t now = count().live.fetch_add(bytes) + bytes;
+  std::size_t peak = count().peak.load();
+  while (now > peak && !count().peak.compare_exchange_weak(peak, now)) {
+  }
+}
+
+std::size_t round_up(std::size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+// From here on a buffer is mapped by itself: the kernel gives zero pages, and large pages where it can.
+constexpr std::size_t kMapBytes = std::size_t{1} << 21;
+
+std::byte* acquire(std::size_t bytes) {
+  if (bytes >= kMapBytes) {
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    madvise(p, bytes, MADV_HUGEPAGE);
+    return static_cast<std::byte*>(p);
+  }
+  void* p = std::aligned_alloc(kAlign, round_up(bytes));
+  if (p != nullptr) __builtin_memset(p, 0, bytes);
+  return static_cast<std::byte*>(p);
+}
+
+void give_back(std::byte* data, std::size_t bytes) {
+  if (bytes >= kMapBytes)
+    munmap(data, bytes);
+  else
+    std::free(data);
+}
+
+}  // namespace
+
+Buffer::Buffer(Device device, std::size_t bytes) : size_(bytes), device_(device) {
+  if (device.kind != DeviceKind::cpu)
+    throw Error(Code::device, "this build has no CUDA", device_text(device), "use --device cpu");
+  if (bytes == 0) return;
+  data_ = acquire(bytes);
+  if (data_ == nullptr)
+    throw Error(Code::device, fmt::format("no memory for {} bytes, {} are in use", bytes, live_buffer_bytes()),
+                device_text(device), "use a smaller micro-batch, more ranks, or recompute");
+  add_live(bytes);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), device_(other.device_) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(device_, other.device_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  give_back(data_, size_);
+  count().live.fetch_sub(size_);
+}
+
+Arena::Arena(Device device, std::size_t block_bytes) : device_(device), block_bytes_(block_bytes) {}
+
+std::byte* Arena::allocate(std::size_t bytes) {
+  const std::size_t want = round_up(bytes);
+  // A block too small for the request is passed over; it counts as used up to where it was.
+  while (block_ < blocks_.size() && blocks_[block_].size() - block_used_ < want) {
+    ++block_;
+    block_used_ = 0;
+    if (block_ < blocks_.size()) used_before_[block_] = used_;
+  }
+  if (block_ == blocks_.size()) {
+    blocks_.emplace_back(device_, want > block_bytes_ ? want : round_up(block_bytes_));
+    used_before_.push_back(used_);
+    block_used_ = 0;
+  }
+  std::byte* p = blocks_[block_].data() + block_used_;
+  block_used_ += want;
+  used_ += want;
+  if (used_ > high_water_) high_water_ = used_;
+  return p;
+}
+
+Arena::Mark Arena::mark() const { return {block_, block_used_}; }
+
+void Arena::rewind(Mark mark) {
+  MT_CHECK(mark.block < block_ || (mark.block == block_ && mark.used <= block_used_),
+           "rewind forward: block {} used {}, now {} {}", mark.block, mark.used, block_, block_used_);
+  block_ = mark.block;
+  block_used_ = mark.used;
+  used_ = blocks_.empty() ? 0 : used_before_[block_] + block_used_;
+}
+
+std::size_t Arena::reserved() const {
+  std::size_t n = 0;
+  for (const Buffer& b : blocks_) n += b.size();
+  return n;
+}
+
+std::size_t live_buffer_bytes() { return count().live.load(); }
+std::size_t peak_buffer_bytes() { return count().peak.load(); }
+
+}  // namespace mt

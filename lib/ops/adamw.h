@@ -1,0 +1,42 @@
+#pragma once
+// One AdamW step over a flat range of parameters, fused with the rounding to the model's dtype.
+//
+//   g = grad·grad_scale              m = β1·m + (1−β1)·g          v = β2·v + (1−β2)·g²
+//   w = w·(1 − lr·decay) − lr/c1 · m / (sqrt(v/c2) + epsilon)     c1 = 1−β1^step, c2 = 1−β2^step
+// Element by element, so any cut of the range gives the same bits. Source: Loshchilov & Hutter, arXiv:1711.05101, in
+// PyTorch's order of operations. Code: ops/adamw.cc, ops/cpu/adamw.cc. Tests: tests/ops/adamw_test.cc.
+
+#include "device/stream.h"
+#include "ops/cost.h"
+#include "tensor/view.h"
+
+namespace mt::ops {
+
+// What changes every step; lives in device memory so that the launch itself does not change.
+struct AdamwScalars {
+  float lr;
+  float grad_scale;         // clip factor / loss scale
+  float bias_correction_1;  // c1 = adamw_bias_correction(beta1, step)
+  float bias_correction_2;  // c2
+  float skip;               // not 0: nothing is read or written (an overflow step)
+};
+
+// 1 − beta^step, step counted from 1, by repeated squaring in double (no libm), rounded to f32.
+float adamw_bias_correction(float beta, std::int64_t step);
+
+struct AdamwArgs {
+  View master;                  // f32 [n], updated
+  View exp_avg, exp_avg_sq;     // f32 [n], updated
+  View grad;                    // f32 or bf16 [n]
+  View model;                   // [n] in the model's dtype, written with the rounded master; absent for f32 models
+  const AdamwScalars* scalars = nullptr;  // device memory
+  float lr_multiplier = 1;      // of this parameter group
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0.01f;
+};
+
+// needs  all contiguous and of equal size   cost  28 bytes an element (30 with a bf16 copy)
+void adamw(Stream& stream, const AdamwArgs& args);
+
+Cost adamw_cost(std::int64_t count, int model_bytes);
+
+}  // namespace mt::ops

@@ -1,0 +1,33 @@
+#pragma once
+// The sum of squares of many numbers, exactly: the same integers for any order, cut or number of ranks.
+//
+// The square of an f32 is an integer below 2^48 times 2^(2e−298). It is added in digits of 32 bits held in i64, so an
+// integer all-reduce of the digits gives the exact global sum, and equal gradients give the identical norm.
+// Source: Kulisch's long accumulator. Code: ops/sum_squares.cc, ops/cpu/sum_squares.cc.
+// Tests: tests/ops/sum_squares_test.cc.
+
+#include <cstdint>
+#include <span>
+
+#include "device/stream.h"
+#include "tensor/view.h"
+
+namespace mt::ops {
+
+inline constexpr int kSumSquaresDigits = 20;                    // 640 bits: 2^554 is the largest square, 2^86 of them fit
+inline constexpr int kSumSquaresSize = kSumSquaresDigits + 1;   // the last slot counts infinities and NaNs
+
+struct SumSquaresArgs {
+  View x;     // [n] contiguous; f32, bf16 or f16
+  View bins;  // i64 [kSumSquaresSize], accumulated; start from zeros
+};
+
+// Adds the squares of x. On leaving, the digits this call added are each below 2^32, so 2^31 calls or ranks may add up.
+// Infinities and NaNs add nothing but to the count.   cost  n elements read
+void sum_squares(Stream& stream, const SumSquaresArgs& args);
+
+// The sum rounded to double (at most 1 unit in the last place low). A count of non-finite elements above 0 gives NaN.
+double sum_squares_value(std::span<const std::int64_t> bins);
+std::int64_t sum_squares_non_finite(std::span<const std::int64_t> bins);
+
+}  // namespace mt::ops

@@ -1,0 +1,12 @@
+#include "tensor/tensor.h"
+
+namespace mt {
+
+Tensor::Tensor(Device device, DType dtype, Shape shape)
+    : buffer_(device, static_cast<std::size_t>(bytes_of(dtype, shape.size()))), view_(buffer_.data(), dtype, shape) {}
+
+View allocate(Arena& arena, DType dtype, Shape shape) {
+  return View(arena.allocate(static_cast<std::size_t>(bytes_of(dtype, shape.size()))), dtype, shape);
+}
+
+}  // namespace mt
