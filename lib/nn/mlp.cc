@@ -1,0 +1,113 @@
+#include "nn/mlp.h"
+
+#include "base/hash.h"
+#include "nn/norm.h"
+#include "nn/parallel_linear.h"
+#include "nn/residual.h"
+#include "ops/activation.h"
+#include "tensor/tensor.h"
+
+namespace mt {
+
+namespace {
+
+struct Ffn {
+  Norm norm;
+  ops::Activation activation;
+  bool gated;
+  Residual residual;
+  int fc1_weight, fc1_bias, fc2_weight;
+  int fc1, activated;  // saved members
+};
+
+ops::Activation activation_of(Activation a) {
+  switch (a) {
+    case Activation::gelu_tanh: return ops::Activation::gelu_tanh;
+    case Activation::gelu_erf: return ops::Activation::gelu_erf;
+    case Activation::silu: return ops::Activation::silu;
+    case Activation::squared_relu: return ops::Activation::squared_relu;
+  }
+  return ops::Activation::gelu_tanh;
+}
+
+View member(const Flow& flow, int i) { return flow.saved->members[static_cast<std::size_t>(i)]; }
+
+View bias_of(const Ctx& ctx, int bias) { return bias >= 0 ? ctx.params.weight(bias) : View(); }
+
+void core_forward(Ctx& ctx, const Ffn& n, Flow& f) {
+  const View fc1 = member(f, n.fc1), activated = member(f, n.activated);
+  linear(ctx, f.full, n.fc1_weight, -1, fc1);
+  ops::activation_forward(ctx.stream, {.x = fc1,
+                                       .bias = bias_of(ctx, n.fc1_bias),
+                                       .out = activated,
+                                       .kind = n.activation,
+                                       .gated = n.gated});
+  f.partial = allocate(ctx.scratch, f.x.dtype, {fc1.dim(0), f.x.dim(1)});
+  linear(ctx, activated, n.fc2_weight, -1, f.partial);
+}
+
+void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
+  const View fc1 = member(f, n.fc1), activated = member(f, n.activated);
+  const View dactivated = allocate(ctx.scratch, activated.dtype, activated.shape);
+  linear_backward_input(ctx, f.dz_full, n.fc2_weight, dactivated);
+  f.dinner = allocate(*f.kept, fc1.dtype, fc1.shape);
+  ops::activation_backward(ctx.stream, {.x = fc1,
+                                        .bias = bias_of(ctx, n.fc1_bias),
+                                        .dout = dactivated,
+                                        .dx = f.dinner,
+                                        .dbias = n.fc1_bias >= 0 ? ctx.params.grad(n.fc1_bias) : View(),
+                                        .kind = n.activation,
+                                        .gated = n.gated});
+  f.partial = allocate(ctx.scratch, f.dy.dtype, {fc1.dim(0), f.dy.dim(1)});
+  linear_backward_input(ctx, f.dinner, n.fc1_weight, f.partial);
+}
+
+}  // namespace
+
+SubLayer mlp(const ParameterStore& params, const Row& row, int unit, std::vector<SavedTensor> saved) {
+  SubLayer s;
+  const std::string prefix = fmt::format("decoder.layers.{}.", row.layer);
+  s.name = prefix + "mlp";
+  s.unit = unit;
+  s.saved = std::move(saved);
+  const auto p = [&](const char* name) { return require_param(params, s.name + name); };
+  const bool bias = row.ffn.bias;
+  Ffn n{make_norm(params, s, row.norm, prefix + "pre_mlp_layernorm"),
+        activation_of(row.ffn.activation),
+        row.ffn.gated,
+        {row.residual_dropout, xxh3(s.name), bias ? p(".linear_fc2.bias") : -1},
+        p(".linear_fc1.weight"),
+        bias ? p(".linear_fc1.bias") : -1,
+        p(".linear_fc2.weight"),
+        s.member("fc1"),
+        s.member("activated")};
+  using K = Segment::Kind;
+  s.forward = {
+      {K::compute, "norm", [n](Ctx& c, Flow& f) { norm_forward(c, n.norm, *f.saved); }},
+      {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather(c, f, member(f, n.norm.normed), f.full); }},
+      {K::await, "gather", await_exchange},
+      {K::compute, "mlp", [n](Ctx& c, Flow& f) { core_forward(c, n, f); }},
+      {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
+      {K::await, "sum", await_exchange},
+      {K::compute, "residual", [n](Ctx& c, Flow& f) { residual_forward(c, n.residual, f); }},
+  };
+  s.backward_input = {
+      {K::compute, "residual", [n](Ctx& c, Flow& f) { residual_backward(c, n.residual, f); }},
+      {K::start, "gather", [](Ctx& c, Flow& f) { start_gather_kept(c, f, f.dz, f.dz_full); }},
+      {K::await, "gather", await_exchange},
+      {K::compute, "mlp", [n](Ctx& c, Flow& f) { core_backward(c, n, f); }},
+      {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
+      {K::await, "sum", await_exchange},
+      {K::compute, "norm", [n](Ctx& c, Flow& f) { norm_backward(c, n.norm, *f.saved, f.partial, f.dy, f.dx); }},
+  };
+  s.backward_weight = {
+      {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather(c, f, member(f, n.norm.normed), f.full); }},
+      {K::compute, "fc2",
+       [n](Ctx& c, Flow& f) { linear_backward_weight(c, f.dz_full, member(f, n.activated), n.fc2_weight, -1); }},
+      {K::await, "gather", await_exchange},
+      {K::compute, "fc1", [n](Ctx& c, Flow& f) { linear_backward_weight(c, f.dinner, f.full, n.fc1_weight, -1); }},
+  };
+  return s;
+}
+
+}  // namespace mt

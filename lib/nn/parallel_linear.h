@@ -1,0 +1,32 @@
+#pragma once
+// Column- and row-parallel linear layers and the exchanges around them.
+//
+//   column parallel  W [out/tp, in]: every rank needs all tokens' full input, gives a part of the features
+//   row parallel     W [out, in/tp]: every rank gives a partial sum of all features; its bias is added after the sum
+// Without sequence parallelism the sum is an all-reduce; with it, gather is an all-gather along tokens and the sum a
+// reduce-scatter, so that norms, dropout and residual work on Ts tokens.
+// Source: Shoeybi et al. 2019; Korthikanti et al. 2022. Code: nn/parallel_linear.cc. Tests: tests/nn/.
+
+#include "nn/sub_layer.h"
+
+namespace mt {
+
+// Start: all tokens of a sharded view into `full` (the view itself when nothing is sharded). Await with
+// await_exchange.   cost  bytes sent per rank: (tp−1)/tp of the full view, with sequence parallelism; else none
+void start_gather(Ctx& ctx, Flow& flow, View shard, View& full);
+// Start: the sum over tp of `partial` [T, n] into `sum`: [Ts, n] with sequence parallelism, else `partial` itself.
+//   cost  bytes sent per rank: (tp−1)/tp of partial with sequence parallelism, twice that without
+void start_sum(Ctx& ctx, Flow& flow, View partial, View& sum);
+void await_exchange(Ctx& ctx, Flow& flow);
+
+// y = x·Wᵀ (+ bias). y is overwritten.   cost  2·T·in·out flop
+void linear(Ctx& ctx, View x, int weight, int bias, View y);
+// dx = dy·W
+void linear_backward_input(Ctx& ctx, View dy, int weight, View dx);
+// dW += dyᵀ·x in the weight's gradient slot, and dbias += column sums of dy (bias −1: none).
+void linear_backward_weight(Ctx& ctx, View dy, View x, int weight, int bias, int slot = 0);
+
+// Index of a parameter this rank must hold; a missing one is a bug.
+int require_param(const ParameterStore& params, const std::string& name);
+
+}  // namespace mt

@@ -1,0 +1,67 @@
+#pragma once
+// A sub-layer: three tables of segments (forward, backward_input, backward_weight) over one residual stream.
+//
+//   T   tokens of a micro-batch     Ts  T / tp with sequence parallelism, else T      C  hidden
+//   x   [Ts, C] residual stream in, compute dtype      y  [Ts, C] out       dx, dy  their gradients
+//
+// The gradient rule, said here once: input gradients OVERWRITE their view; weight gradients ACCUMULATE in the gradient
+// buffer's dtype, f32. One weight-gradient product per micro-batch, micro-batches ascending.
+//
+// A segment computes, starts a collective, or awaits one, so that an engine may interleave the segments of two
+// micro-batches. Saved state has two regions (layout/saved_tensors.h): dead after backward_input, or kept. What
+// backward_input makes for backward_weight (dqkv, …) is allocated from Flow::kept, which the caller keeps until
+// backward_weight ran, together with dy.
+// Kinds of sub-layers: nn/attention_layer.h, nn/mlp.h, nn/vocab_parallel_embedding.h, nn/vocab_parallel_loss.h.
+// Code: nn/sub_layer.cc. Tests: tests/nn/.
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layout/saved_tensors.h"
+#include "nn/context.h"
+
+namespace mt {
+
+// The saved tensors of one unit and one micro-batch, as views, in the order of the table.
+struct Saved {
+  std::vector<View> members;
+};
+
+// One micro-batch's way through one sub-layer.
+struct Flow {
+  View x, y, dx, dy;
+  Saved* saved = nullptr;
+  Arena* kept = nullptr;  // lives until backward_weight ran
+
+  // Between segments; set and read by the sub-layer alone.
+  View full, partial, dz, dz_full, dinner, statistics;
+  Handle pending;
+};
+
+struct Segment {
+  enum class Kind : std::uint8_t { compute, start, await };
+  Kind kind;
+  const char* name;
+  std::function<void(Ctx&, Flow&)> run;
+};
+
+struct SubLayer {
+  std::string name;  // "decoder.layers.3.self_attention"
+  int unit = 0;
+  std::vector<SavedTensor> saved;
+  std::vector<Segment> forward, backward_input, backward_weight;
+
+  // Member of `saved` by name; −1 when there is none.
+  int member(std::string_view which) const;
+};
+
+// Allocate a unit's saved tensors. The member "x" is not allocated: it is the given view.
+Saved allocate_saved(Arena& arena, const SubLayer& layer, View x);
+
+// Run a table from front to back. Scratch allocated by it stays until the caller rewinds ctx.scratch.
+void run(std::span<const Segment> segments, Ctx& ctx, Flow& flow);
+
+}  // namespace mt

@@ -1,0 +1,70 @@
+#include "optim/lr_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace mt {
+
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+double wsd_factor(WsdStyle style, double q) {
+  switch (style) {
+    case WsdStyle::linear: return 1 - q;
+    case WsdStyle::cosine: return 0.5 * (std::cos(kPi * q) + 1);
+    case WsdStyle::exponential: return 2 * std::pow(0.5, q) - 1;
+    case WsdStyle::minus_sqrt: return 1 - std::sqrt(q);
+  }
+  return 0;
+}
+
+template <class E, std::size_t N>
+E parse(const std::array<const char*, N>& names, const std::string& name, const char* flag) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (name == names[i]) return static_cast<E>(i);
+  std::string all;
+  for (const char* n : names) all += std::string(all.empty() ? "" : ", ") + n;
+  throw Error(Code::usage, fmt::format("--{} '{}' is unknown", flag, name), "", "one of " + all);
+}
+
+}  // namespace
+
+double LrSchedule::learning_rate(std::int64_t n) const {
+  const auto samples = static_cast<double>(n), warm = static_cast<double>(warmup_samples);
+  if (warmup_samples > 0 && n <= warmup_samples) return warmup_init + (max_lr - warmup_init) * samples / warm;
+  if (style == LrStyle::constant) return max_lr;
+  if (n > decay_samples) return min_lr;
+  if (style == LrStyle::inverse_square_root)
+    return std::max(min_lr, max_lr * std::sqrt(std::max(warm, 1.0)) / std::sqrt(std::max(samples, 1.0)));
+  const double ratio = (samples - warm) / static_cast<double>(decay_samples - warmup_samples);
+  double c = 1;
+  if (style == LrStyle::linear) c = 1 - ratio;
+  if (style == LrStyle::cosine) c = 0.5 * (std::cos(kPi * ratio) + 1);
+  if (style == LrStyle::wsd) {
+    const std::int64_t start = decay_samples - wsd_decay_samples;
+    if (n > start) c = wsd_factor(wsd_style, static_cast<double>(n - start) / static_cast<double>(wsd_decay_samples));
+  }
+  return min_lr + c * (max_lr - min_lr);
+}
+
+double LrSchedule::weight_decay(std::int64_t n) const {
+  if (weight_decay_style == LrStyle::constant || n >= weight_decay_samples) return end_weight_decay;
+  const double ratio = static_cast<double>(n) / static_cast<double>(weight_decay_samples);
+  const double c = weight_decay_style == LrStyle::linear ? ratio : 0.5 * (std::cos(kPi * (1 - ratio)) + 1);
+  return start_weight_decay + c * (end_weight_decay - start_weight_decay);
+}
+
+LrStyle parse_lr_style(const std::string& name) {
+  return parse<LrStyle>(std::array{"constant", "linear", "cosine", "inverse-square-root", "WSD"}, name,
+                        "lr-decay-style");
+}
+
+WsdStyle parse_wsd_style(const std::string& name) {
+  return parse<WsdStyle>(std::array{"exponential", "linear", "cosine", "minus_sqrt"}, name, "lr-wsd-decay-style");
+}
+
+}  // namespace mt
