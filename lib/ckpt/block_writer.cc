@@ -1,0 +1,194 @@
+#include "ckpt/block_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace mt {
+namespace {
+
+constexpr std::uint64_t kSector = 4096;
+constexpr int kNumBlocks = 4, kNumWriters = 2;
+
+struct FreeDeleter {
+  void operator()(std::byte* p) const { std::free(p); }
+};
+using AlignedBlock = std::unique_ptr<std::byte, FreeDeleter>;
+
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& path, WriteMode mode) : path_(path) {
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+#ifdef O_DIRECT
+    if (mode == WriteMode::direct) {
+      fd_ = ::open(path.c_str(), flags | O_DIRECT, 0666);
+      direct_ = fd_ >= 0;
+      if (fd_ < 0 && errno != EINVAL && errno != EOPNOTSUPP) fail("create", errno);
+    }
+#endif
+    if (fd_ < 0) fd_ = ::open(path.c_str(), flags, 0666);
+    if (fd_ < 0) fail("create", errno);
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  bool direct() const { return direct_; }
+  [[noreturn]] void fail(const char* act, int error_number) const {
+    throw Error(Code::io, fmt::format("cannot {}: {}", act, errno_text(error_number)), path_.string(),
+                error_number == ENOSPC ? "free space on that disk or write elsewhere" : "");
+  }
+  // A full disk is told before the first byte instead of after the last. File systems without it are accepted.
+  void reserve(std::uint64_t bytes) {
+    if (bytes == 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0) return;
+    if (errno == ENOSPC || errno == EDQUOT || errno == EIO) fail("reserve space", errno);
+  }
+  void write_at(std::uint64_t offset, const std::byte* data, std::uint64_t size) {
+    while (size > 0) {
+      const auto n = ::pwrite(fd_, data, size, static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail("write", n == 0 ? EIO : errno);
+      offset += static_cast<std::uint64_t>(n);
+      data += n;
+      size -= static_cast<std::uint64_t>(n);
+    }
+  }
+  void start_writeback(std::uint64_t offset, std::uint64_t size) {
+    if (!direct_)
+      (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
+  }
+  void finish(std::uint64_t total_bytes) {
+    if (::ftruncate(fd_, static_cast<off_t>(total_bytes)) != 0) fail("set the size", errno);
+    if (::fsync(fd_) != 0) fail("fsync", errno);
+    const int fd = fd_;
+    fd_ = -1;
+    if (::close(fd) != 0) fail("close", errno);
+  }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  bool direct_ = false;
+};
+
+struct Work {
+  std::uint64_t offset, size;
+  std::byte* block;
+};
+
+// Hands filled blocks to the writer threads and takes empty ones back. The first failure stops everybody.
+class Pipeline {
+ public:
+  explicit Pipeline(Descriptor& file) : file_(file) {
+    for (int i = 0; i < kNumBlocks; ++i) {
+      blocks_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(kSector, kBlockBytes)));
+      if (!blocks_.back()) throw std::bad_alloc();
+      empty_.push_back(blocks_.back().get());
+    }
+    for (int i = 0; i < kNumWriters; ++i) writers_.emplace_back([this] { write_loop(); });
+  }
+  ~Pipeline() { stop(); }
+
+  std::byte* take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return failure_ || !empty_.empty(); });
+    if (failure_) std::rethrow_exception(failure_);
+    auto* block = empty_.back();  // the one used last is the one still in the cache
+    empty_.pop_back();
+    return block;
+  }
+  void put(const Work& work) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(work);
+    changed_.notify_all();
+  }
+  void drain() {
+    stop();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+      changed_.notify_all();
+    }
+    for (auto& w : writers_) w.join();
+    writers_.clear();
+  }
+  void write_loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      const auto work = queue_.front();
+      queue_.pop_front();
+      const bool skip = static_cast<bool>(failure_);
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        if (!skip) {
+          file_.write_at(work.offset, work.block, work.size);
+          file_.start_writeback(work.offset, work.size);
+        }
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      if (failure && !failure_) failure_ = failure;
+      empty_.push_back(work.block);
+      changed_.notify_all();
+    }
+  }
+
+  Descriptor& file_;
+  std::vector<AlignedBlock> blocks_;
+  std::vector<std::byte*> empty_;
+  std::deque<Work> queue_;
+  std::vector<std::thread> writers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::exception_ptr failure_;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+void write_blocks(const std::filesystem::path& path, std::uint64_t total_bytes, WriteMode mode,
+                  const std::function<void(std::uint64_t, std::byte*, std::uint64_t)>& fill) {
+  Descriptor file(path, mode);
+  file.reserve(total_bytes);
+  {
+    Pipeline pipeline(file);
+    for (std::uint64_t at = 0; at < total_bytes; at += kBlockBytes) {
+      const auto size = std::min(kBlockBytes, total_bytes - at);
+      auto* block = pipeline.take();
+      fill(at, block, size);
+      auto padded = size;
+      if (file.direct() && size % kSector != 0) {  // the surplus is cut off at the end
+        padded = (size + kSector - 1) / kSector * kSector;
+        std::memset(block + size, 0, padded - size);
+      }
+      pipeline.put({at, padded, block});
+    }
+    pipeline.drain();
+  }
+  file.finish(total_bytes);
+}
+
+}  // namespace mt

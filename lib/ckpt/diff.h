@@ -1,0 +1,45 @@
+#pragma once
+// Compare two checkpoints tensor by tensor, whatever layouts wrote them, in bounded memory.
+//
+// Code: ckpt/diff.cc. Tests: tests/ckpt/diff_test.cc.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ckpt/reader.h"
+
+namespace mt {
+
+// How one tensor compares.
+//   kind_of     same: equal bits. values: equal dtype and shape, other bits. only_in_a, only_in_b; dtype; shape
+//   num_differ  elements whose bits differ
+//   largest     largest |a - b| among them; infinity where only one is finite or NaN; 0 when bits differ only in the
+//               sign of zero or in the payload of NaN
+//   at          coordinate of the first element that differs
+struct TensorDifference {
+  enum class Kind { same, values, only_in_a, only_in_b, dtype, shape };
+  std::string name, kind;
+  Kind kind_of = Kind::same;
+  std::int64_t num_elements = 0, num_differ = 0;
+  double largest = 0;
+  Dims at;
+  std::string text;  // one sentence, "" when same
+};
+
+const char* difference_name(TensorDifference::Kind kind);
+
+// Which tensors take part: kinds to compare ("weight" ...); empty: all.
+struct DiffOptions {
+  std::vector<std::string> kinds;
+};
+
+// Compare every tensor of `a`, in a's order, then those only in `b`. `visit` gets each as it is done, equal ones too,
+// and returns false to stop.
+//   fails  as Reader::read
+//   cost   reads both once (chunks at the border of two blocks twice); 64 MiB of memory
+void diff_checkpoints(const Reader& a, const Reader& b, const DiffOptions& options,
+                      const std::function<bool(const TensorDifference&)>& visit);
+
+}  // namespace mt

@@ -1,0 +1,77 @@
+#pragma once
+// Find checkpoints under a --save directory: the tracker, what is complete, what is left over, what may go.
+//
+// A --save directory holds `latest_checkpointed_iteration.txt` (the tracker: one whole number), iter_%07d directories,
+// and .iter_%07d.tmp directories of saves that did not end.
+// Code: ckpt/iterations.cc. Tests: tests/ckpt/iterations_test.cc.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mt {
+
+// Whose checkpoint a directory holds, told by its names alone: manifest.json is ours, metadata.json Megatron's
+// torch_dist, mp_rank_0* Megatron's legacy torch, .metadata plain torch DCP, config.json with *.safetensors or *.bin
+// Hugging Face.
+enum class CheckpointFormat { native, megatron_torch_dist, megatron_torch, torch_dcp, hugging_face, unknown };
+CheckpointFormat detect_format(const std::filesystem::path& dir);
+const char* format_name(CheckpointFormat format);
+
+// The checkpoint that an argument means, and what was passed over on the way, a sentence each, for the log.
+struct Resolved {
+  std::filesystem::path dir;
+  std::int64_t iteration = 0;
+  std::vector<std::string> ignored;
+};
+
+// Decide which checkpoint `path` names.
+//   path       a --save directory: the tracker decides, or `iteration` when given; or an iter_%07d directory itself
+//   gives      where the tracker's checkpoint is there but damaged (no manifest, a data file missing or of another
+//              size), or there is no tracker at all: the newest complete one, with what was ignored in `ignored`
+//   fails      Error{io}: no such path. Error{config}: no checkpoint in it; `iteration` not among them. Error{corrupt}:
+//              the tracker is empty, not a whole number, or names a directory that is not there; the asked one is
+//              incomplete. The hint lists what is complete. The same state on disk gives the same words on every rank.
+//   cost       reads one tracker and one manifest, stats its files
+Resolved resolve(const std::filesystem::path& path, std::optional<std::int64_t> iteration = std::nullopt);
+
+// What stands in a --save directory, ascending by iteration, leftovers included.
+struct IterationInfo {
+  std::int64_t iteration = 0;
+  std::filesystem::path dir;
+  bool temporary = false;  // a save that did not end
+  bool complete = false;
+  bool tracked = false;    // the tracker names it
+  std::string problem;     // why it is not complete
+};
+std::vector<IterationInfo> list_iterations(const std::filesystem::path& root);
+
+// Why a directory is not a complete checkpoint; "" when it is (manifest sound, every data file with its size; hashes are
+// verify's work).
+std::string completeness_problem(const std::filesystem::path& dir);
+
+// The tracker's number.
+//   gives  nothing when there is no tracker
+//   fails  Error{corrupt} when its content is not a whole number of 0 or more
+std::optional<std::int64_t> read_tracker(const std::filesystem::path& root);
+
+// Which complete checkpoints stay: the newest `keep_newest` (0: all) and those whose iteration is a multiple of
+// `keep_interval` (0: none), as Megatron's --save-retain-interval.
+struct RetainPolicy {
+  int keep_newest = 0;
+  std::int64_t keep_interval = 0;
+};
+
+// Remove what the policy does not keep. Never the one the tracker names, never the only complete one, nothing
+// incomplete. A directory is renamed to a temporary name first, so one half removed is never taken for a checkpoint.
+//   gives  the removed paths
+//   fails  Error{io}
+std::vector<std::filesystem::path> retain(const std::filesystem::path& root, const RetainPolicy& policy);
+
+// Remove what no save will ever finish: temporary and incomplete directories. Call when nobody is saving there.
+//   gives  the removed paths;  with `dry_run` what would go
+std::vector<std::filesystem::path> collect_garbage(const std::filesystem::path& root, bool dry_run);
+
+}  // namespace mt

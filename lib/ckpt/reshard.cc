@@ -1,0 +1,86 @@
+#include "ckpt/reshard.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace mt {
+namespace {
+
+void check_cover(const Reader& source, const std::vector<std::vector<TensorBox>>& owned) {
+  std::vector<TensorRequest> all;
+  std::map<const TensorEntry*, std::vector<Box>> boxes;
+  for (const auto& rank : owned)
+    for (const auto& t : rank) {
+      TensorRequest q;
+      q.what = t;
+      all.push_back(std::move(q));
+      boxes[source.manifest().find(t.name, t.kind)].push_back(t.box);
+    }
+  source.check(all);
+  for (const auto& t : source.manifest().tensors) {
+    const auto problem = coverage_problem(t.shape, boxes[&t]);
+    if (!problem.empty())
+      throw Error(Code::config, "the new layout: " + tensor_text(t.name, t.kind) + ": " + problem,
+                  source.dir().string());
+  }
+}
+
+}  // namespace
+
+std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
+                              const std::vector<std::vector<TensorBox>>& owned, const Json& specs,
+                              const std::function<void(std::uint64_t)>& progress) {
+  check_cover(source, owned);
+  auto meta = source.manifest().meta;
+  meta.specs = specs;
+  meta.world_size = static_cast<int>(owned.size());
+  std::error_code ec;
+  if (std::filesystem::equivalent(source.dir(), root / iteration_name(meta.iteration), ec))
+    throw Error(Code::config, "source and destination are the same checkpoint", source.dir().string(),
+                "write to another directory");
+  const auto dir = begin_save(root, meta.iteration);
+  std::uint64_t done = 0;
+  try {
+    for (std::size_t rank = 0; rank < owned.size(); ++rank) {
+      const auto& boxes = owned[rank];
+      write_rank_from(dir, static_cast<int>(rank), boxes,
+                      [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
+                        const auto& t = boxes[shard];
+                        const auto elem = static_cast<std::uint64_t>(bytes_of(t.dtype, 1));
+                        std::vector<TensorRequest> parts;
+                        for (auto& range : boxes_of_range(t.box.extent, static_cast<std::int64_t>(begin / elem),
+                                                          static_cast<std::int64_t>(end / elem))) {
+                          TensorRequest q;
+                          q.what = t;
+                          for (std::size_t i = 0; i < range.offset.size(); ++i) range.offset[i] += t.box.offset[i];
+                          q.what.box = std::move(range);
+                          q.out = out;
+                          out += q.what.bytes();
+                          parts.push_back(std::move(q));
+                        }
+                        source.read(parts);
+                        done += end - begin;
+                        if (progress) progress(done);
+                      });
+    }
+    return commit(root, meta);
+  } catch (...) {
+    abort_save(root, meta.iteration);
+    throw;
+  }
+}
+
+std::vector<std::vector<TensorBox>> split_by_rows(const Manifest& manifest, int num_shards) {
+  MT_CHECK(num_shards > 0, "{} shards", num_shards);
+  std::vector<std::vector<TensorBox>> owned(static_cast<std::size_t>(num_shards));
+  for (const auto& t : manifest.tensors)
+    for (int i = 0; i < num_shards; ++i) {
+      TensorBox b{t.name, t.kind, t.dtype, t.shape, part_of(whole(t.shape), num_shards, i)};
+      if (b.box.num_dims() == static_cast<int>(t.shape.size()) && !b.box.empty())
+        owned[static_cast<std::size_t>(i)].push_back(std::move(b));
+    }
+  return owned;
+}
+
+}  // namespace mt

@@ -1,0 +1,295 @@
+#include "ckpt/store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "ckpt/safetensors.h"
+
+namespace mt {
+namespace {
+
+constexpr const char* kRankFormat = "mt-rank";
+
+// Unique inside a file and readable by other programs: a whole weight keeps its plain name.
+std::string key_in_file(const TensorBox& t) {
+  auto s = t.name;
+  if (t.kind != "weight") s += "#" + t.kind;
+  if (!(t.box == whole(t.shape))) s += "@" + box_text(t.box);
+  return s;
+}
+
+// The bytes of a data file in order: header, then shards; hashes are taken while blocks are filled.
+class FileImage {
+ public:
+  FileImage(std::span<const TensorBox> boxes, const ShardFill& fill) : boxes_(boxes), fill_(fill) {
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      MT_CHECK(inside(boxes[i].box, boxes[i].shape), "{}: box {} of shape {}", boxes[i].name, box_text(boxes[i].box),
+               dims_text(boxes[i].shape));
+      if (!boxes[i].box.empty()) order_.push_back(i);
+    }
+    // Wide elements first, so that every shard is aligned to its element.
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](auto a, auto b) { return bits_of(boxes[a].dtype) > bits_of(boxes[b].dtype); });
+    std::vector<SafetensorsEntry> entries;
+    for (const auto i : order_) {
+      SafetensorsEntry e;
+      e.name = key_in_file(boxes[i]);
+      e.dtype = boxes[i].dtype;
+      e.shape = boxes[i].box.extent;
+      entries.push_back(std::move(e));
+    }
+    header_ = make_safetensors_header(entries, {{"format", "mt"}});
+    for (const auto& e : entries) ends_.push_back(header_.size() + e.end);
+    hashes_.resize(order_.size());
+  }
+
+  bool empty() const { return order_.empty(); }
+  std::uint64_t size() const { return ends_.empty() ? header_.size() : ends_.back(); }
+  std::uint64_t tensor_bytes() const { return size() - header_.size(); }
+
+  void fill(std::uint64_t offset, std::byte* out, std::uint64_t size) {
+    const auto end = offset + size;
+    while (offset < end) {
+      std::uint64_t n = 0;
+      if (offset < header_.size()) {
+        n = std::min<std::uint64_t>(end, header_.size()) - offset;
+        std::memcpy(out, header_.data() + offset, n);
+      } else {
+        n = fill_chunk(offset, out, end);
+      }
+      offset += n;
+      out += n;
+    }
+  }
+
+  Json table(int rank) const {
+    Json tensors = Json::array();
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const auto& t = boxes_[order_[k]];
+      std::string hashes;
+      for (const auto h : hashes_[k]) hashes += hash_text(h);
+      tensors.push_back({{"name", t.name},
+                         {"kind", t.kind},
+                         {"dtype", dtype_name(t.dtype)},
+                         {"shape", t.shape},
+                         {"offset", t.box.offset},
+                         {"extent", t.box.extent},
+                         {"begin", begin_of(k)},
+                         {"end", ends_[k]},
+                         {"xxh3", hashes}});
+    }
+    return {{"format", kRankFormat},
+            {"rank", rank},
+            {"file", empty() ? "" : data_file_name(rank)},
+            {"bytes", empty() ? 0 : size()},
+            {"chunk_bytes", kChunkBytes},
+            {"tensors", std::move(tensors)}};
+  }
+
+ private:
+  std::uint64_t begin_of(std::size_t k) const { return k == 0 ? header_.size() : ends_[k - 1]; }
+
+  // Bytes from `offset` up to the end of the chunk, the shard or the block, whichever is first.
+  std::uint64_t fill_chunk(std::uint64_t offset, std::byte* out, std::uint64_t end) {
+    while (ends_[current_] <= offset) ++current_;
+    const auto shard_begin = begin_of(current_), at = offset - shard_begin;
+    const auto shard_bytes = ends_[current_] - shard_begin;
+    const auto chunk_end = std::min((at / kChunkBytes + 1) * kChunkBytes, shard_bytes);
+    const auto n = std::min(chunk_end - at, end - offset);
+    fill_(order_[current_], at, at + n, out);
+    if (at % kChunkBytes == 0 && at + n == chunk_end) {
+      hashes_[current_].push_back(xxh3(out, n));
+      return n;
+    }
+    if (!stream_) stream_ = std::make_unique<Xxh3Stream>();
+    stream_->update(out, n);
+    if (at + n == chunk_end) {
+      hashes_[current_].push_back(stream_->digest());
+      stream_.reset();
+    }
+    return n;
+  }
+
+  std::span<const TensorBox> boxes_;
+  const ShardFill& fill_;
+  std::vector<std::size_t> order_;
+  std::string header_;
+  std::vector<std::uint64_t> ends_;  // in the file, of each shard of order_
+  std::vector<std::vector<std::uint64_t>> hashes_;
+  std::size_t current_ = 0;
+  std::unique_ptr<Xxh3Stream> stream_;
+};
+
+std::vector<std::uint64_t> hashes_of(const std::string& text) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t i = 0; i + 16 <= text.size(); i += 16) hashes.push_back(std::stoull(text.substr(i, 16), nullptr, 16));
+  return hashes;
+}
+
+// Puts the tables of all ranks together; what they say is checked as a whole by parse_manifest in commit().
+class Gathering {
+ public:
+  explicit Gathering(Manifest& m) : m_(m) {}
+
+  void add(const Json& table, const std::string& where) {
+    if (json_field<std::string>(table, "format", where) != kRankFormat)
+      throw Error(Code::corrupt, "not the table of a rank", where);
+    const auto file = json_field<std::string>(table, "file", where);
+    const auto index = static_cast<std::uint32_t>(m_.files.size());
+    if (!file.empty()) m_.files.push_back({file, json_field<std::uint64_t>(table, "bytes", where)});
+    for (const auto& t : json_field<Json>(table, "tensors", where)) add_tensor(t, index, where);
+  }
+
+ private:
+  void add_tensor(const Json& j, std::uint32_t file, const std::string& where) {
+    TensorEntry t;
+    t.name = json_field<std::string>(j, "name", where);
+    t.kind = json_field<std::string>(j, "kind", where);
+    const auto dtype = parse_dtype(json_field<std::string>(j, "dtype", where));
+    if (!dtype) throw Error(Code::corrupt, "unknown dtype of " + tensor_text(t.name, t.kind), where);
+    t.dtype = *dtype;
+    t.shape = json_field<Dims>(j, "shape", where);
+    Shard s;
+    s.box = {json_field<Dims>(j, "offset", where), json_field<Dims>(j, "extent", where)};
+    s.file = file;
+    s.begin = json_field<std::uint64_t>(j, "begin", where);
+    s.end = json_field<std::uint64_t>(j, "end", where);
+    s.chunk_xxh3 = hashes_of(json_field<std::string>(j, "xxh3", where));
+
+    const auto [it, fresh] = seen_.emplace(t.name + '\n' + t.kind, m_.tensors.size());
+    if (fresh) m_.tensors.push_back(std::move(t));
+    else if (m_.tensors[it->second].dtype != t.dtype || m_.tensors[it->second].shape != t.shape)
+      throw Error(Code::corrupt,
+                  fmt::format("ranks disagree on {}: {} {} and {} {}", tensor_text(t.name, t.kind),
+                              dtype_name(m_.tensors[it->second].dtype), dims_text(m_.tensors[it->second].shape),
+                              dtype_name(t.dtype), dims_text(t.shape)),
+                  where);
+    m_.tensors[it->second].shards.push_back(std::move(s));
+  }
+
+  Manifest& m_;
+  std::unordered_map<std::string, std::size_t> seen_;
+};
+
+void remove_tree(const fs::path& path) {
+  std::error_code ec;
+  fs::remove_all(path, ec);
+  if (ec) throw Error(Code::io, "cannot remove: " + ec.message(), path.string());
+}
+
+void make_directory(const fs::path& path) {
+  std::error_code ec;
+  fs::create_directories(path, ec);
+  if (ec) throw Error(Code::io, "cannot create directory: " + ec.message(), path.string());
+}
+
+[[noreturn]] void refuse_existing(const fs::path& target) {
+  throw Error(Code::io, "this iteration is already saved, and the file system cannot swap directories",
+              target.string(), "remove that directory or save elsewhere");
+}
+
+// Swapping is tried on two empty directories, so that a refusal costs no written bytes.
+void probe_exchange(const fs::path& root, const fs::path& target) {
+  const auto a = root / ".exchange.a.tmp", b = root / ".exchange.b.tmp";
+  make_directory(a);
+  make_directory(b);
+  const bool possible = rename_exchange(a, b);
+  remove_tree(a);
+  remove_tree(b);
+  if (!possible) refuse_existing(target);
+}
+
+}  // namespace
+
+std::string iteration_name(std::int64_t iteration) { return fmt::format("iter_{:07}", iteration); }
+std::string temporary_name(std::int64_t iteration) { return "." + iteration_name(iteration) + ".tmp"; }
+std::string data_file_name(int rank) { return fmt::format("data_{:05}.safetensors", rank); }
+std::string rank_file_name(int rank) { return fmt::format("rank_{:05}.json", rank); }
+
+fs::path begin_save(const fs::path& root, std::int64_t iteration) {
+  MT_CHECK(iteration >= 0, "iteration {}", iteration);
+  make_directory(root);
+  const auto target = root / iteration_name(iteration), dir = root / temporary_name(iteration);
+  if (fs::exists(fs::symlink_status(target))) probe_exchange(root, target);
+  remove_tree(dir);
+  make_directory(dir);
+  return dir;
+}
+
+WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const TensorBox> boxes, const ShardFill& fill,
+                            WriteMode mode) {
+  const auto start = std::chrono::steady_clock::now();
+  FileImage image(boxes, fill);
+  if (!image.empty())
+    write_blocks(dir / data_file_name(rank), image.size(), mode,
+                 [&](std::uint64_t offset, std::byte* out, std::uint64_t size) { image.fill(offset, out, size); });
+  write_file_atomic(dir / rank_file_name(rank), json_line(image.table(rank)) + "\n");
+  WriteResult r;
+  r.file_bytes = image.empty() ? 0 : image.size();
+  r.tensor_bytes = image.tensor_bytes();
+  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return r;
+}
+
+WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, WriteMode mode) {
+  std::vector<TensorBox> boxes;
+  for (const auto& s : shards) {
+    MT_CHECK(s.bytes || s.what.box.empty(), "{} has no bytes", s.what.name);
+    boxes.push_back(s.what);
+  }
+  return write_rank_from(
+      dir, rank, boxes,
+      [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
+        std::memcpy(out, shards[shard].bytes + begin, end - begin);
+      },
+      mode);
+}
+
+fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
+  const auto dir = root / temporary_name(meta.iteration), target = root / iteration_name(meta.iteration);
+  Manifest m;
+  m.meta = meta;
+  Gathering gathering(m);
+  for (int rank = 0; rank < meta.world_size; ++rank) {
+    const auto path = dir / rank_file_name(rank);
+    gathering.add(read_json(path), path.string());
+  }
+  for (const auto& f : m.files) {
+    std::error_code ec;
+    const auto bytes = fs::file_size(dir / f.name, ec);
+    if (ec || bytes != f.bytes)
+      throw Error(Code::corrupt, fmt::format("wanted {} bytes, found {}", f.bytes, ec ? 0 : bytes),
+                  (dir / f.name).string());
+  }
+  const auto text = manifest_text(m);
+  (void)parse_manifest(text, (dir / kManifestName).string());  // what could not be read back is never published
+  write_file_atomic(dir / kManifestName, text);
+  for (int rank = 0; rank < meta.world_size; ++rank) remove_tree(dir / rank_file_name(rank));
+  fsync_directory(dir);
+
+  if (fs::exists(fs::symlink_status(target))) {
+    if (!rename_exchange(dir, target)) refuse_existing(target);
+  } else {
+    std::error_code ec;
+    fs::rename(dir, target, ec);
+    if (ec) throw Error(Code::io, "cannot rename: " + ec.message(), dir.string());
+  }
+  fsync_directory(root);
+  write_file_atomic(root / kTrackerName, fmt::format("{}\n", meta.iteration));
+  remove_tree(dir);  // after a swap: the old checkpoint
+  return target;
+}
+
+void abort_save(const fs::path& root, std::int64_t iteration) noexcept {
+  std::error_code ec;
+  fs::remove_all(root / temporary_name(iteration), ec);
+}
+
+}  // namespace mt

@@ -1,0 +1,77 @@
+#pragma once
+// Save a checkpoint as one act, by all ranks in parallel.
+//
+//   rank 0:     dir = begin_save(root, iteration)      .iter_%07d.tmp/ is there and empty
+//   all ranks:  write_rank(dir, rank, shards)          data_%05d.safetensors and rank_%05d.json, on the disk
+//   (barrier)
+//   rank 0:     commit(root, meta)                     manifest, rename to iter_%07d, then the tracker
+//
+// The barriers are the caller's. Whatever dies at whatever moment, the tracker `latest_checkpointed_iteration.txt` names
+// a complete checkpoint: it is replaced last, after everything it speaks of has been fsynced and renamed.
+// Code: ckpt/store.cc, ckpt/block_writer.cc. Tests: tests/ckpt/store_test.cc, tests/ckpt/crash_test.cc.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ckpt/block_writer.h"
+#include "ckpt/manifest.h"
+
+namespace mt {
+
+inline constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
+
+// Names inside a --save directory.
+std::string iteration_name(std::int64_t iteration);  // "iter_0000020"
+std::string temporary_name(std::int64_t iteration);  // ".iter_0000020.tmp"
+std::string data_file_name(int rank);                // "data_00003.safetensors"
+std::string rank_file_name(int rank);                // "rank_00003.json"
+
+// A box and its bytes in host memory, row-major, borrowed until the call returns.
+struct TensorShard {
+  TensorBox what;
+  const std::byte* bytes = nullptr;
+};
+
+struct WriteResult {
+  std::uint64_t file_bytes = 0, tensor_bytes = 0;
+  double seconds = 0;
+};
+
+// Make the temporary directory of a save, and `root` if need be. What a killed save of this iteration left is removed.
+//   gives  its path
+//   fails  Error{io}; also when `iteration` is already saved and the file system cannot swap directories, so that the
+//          refusal comes before any byte is written
+std::filesystem::path begin_save(const std::filesystem::path& root, std::int64_t iteration);
+
+// Write what one rank owns: each (tensor, box) of the whole job must be written by exactly one rank.
+//   needs  boxes inside their shapes; empty boxes are skipped
+//   gives  one safetensors file (none when there is nothing to write) and its table, both fsynced
+//   fails  Error{io}; the checkpoint stays uncommitted
+//   cost   every byte is copied and hashed once while earlier ones go to the disk; 16 MiB of memory
+WriteResult write_rank(const std::filesystem::path& dir, int rank, std::span<const TensorShard> shards,
+                       WriteMode mode = WriteMode::direct);
+
+// The same when the bytes are made on demand: `fill(shard, begin, end, out)` gives bytes [begin, end) of boxes[shard],
+// in ascending order. Used to rewrite checkpoints larger than memory.
+using ShardFill =
+    std::function<void(std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out)>;
+WriteResult write_rank_from(const std::filesystem::path& dir, int rank, std::span<const TensorBox> boxes,
+                            const ShardFill& fill, WriteMode mode = WriteMode::direct);
+
+// Turn the temporary directory into the checkpoint `meta.iteration` and point the tracker at it.
+//   needs  write_rank returned on all meta.world_size ranks
+//   gives  path of iter_%07d
+//   fails  Error{corrupt} when ranks' tables are missing, disagree or leave a tensor uncovered or covered twice (nothing
+//          is published); Error{io}. Until the tracker is renamed the previous checkpoint stays the one it names.
+//   cost   metadata only. An existing iteration is swapped out in one act and then removed.
+std::filesystem::path commit(const std::filesystem::path& root, const CheckpointMeta& meta);
+
+// Remove the temporary directory of a save that is given up. Never throws.
+void abort_save(const std::filesystem::path& root, std::int64_t iteration) noexcept;
+
+}  // namespace mt

@@ -1,0 +1,172 @@
+#include "ckpt/verify.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
+
+namespace mt {
+namespace {
+
+struct Chunk {
+  const TensorEntry* tensor;
+  const Shard* shard;
+  std::size_t index;
+};
+
+class Verification {
+ public:
+  Verification(const fs::path& dir, const std::function<void(std::uint64_t)>& progress)
+      : dir_(dir), manifest_(read_manifest(dir)), progress_(progress) {
+    report_.files = manifest_.files.size();
+    report_.tensors = manifest_.tensors.size();
+  }
+
+  VerifyReport run(int num_threads) {
+    check_directory();
+    for (std::uint32_t f = 0; f < manifest_.files.size(); ++f) check_file(f);
+    std::vector<std::thread> threads;
+    for (int i = 1; i < num_threads; ++i) threads.emplace_back([this] { hash_loop(); });
+    hash_loop();
+    for (auto& t : threads) t.join();
+    std::sort(report_.problems.begin(), report_.problems.end());
+    report_.bytes = bytes_;
+    return std::move(report_);
+  }
+
+ private:
+  void problem(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    report_.problems.push_back(text);
+  }
+
+  void check_directory() {
+    std::set<std::string> known{kManifestName};
+    for (const auto& f : manifest_.files) known.insert(f.name);
+    for (const auto& e : fs::directory_iterator(dir_))
+      if (!known.count(e.path().filename().string()))
+        problem(e.path().string() + ": not in the manifest");
+  }
+
+  // Sizes and headers; the chunks of files that pass are queued for hashing.
+  void check_file(std::uint32_t f) {
+    const auto path = dir_ / manifest_.files[f].name;
+    std::error_code ec;
+    const auto bytes = fs::file_size(path, ec);
+    if (ec) return problem(path.string() + ": " + ec.message());
+    if (bytes != manifest_.files[f].bytes)
+      return problem(fmt::format("{}: wanted {} bytes, found {}", path.string(), manifest_.files[f].bytes, bytes));
+    try {
+      check_entries(f, read_safetensors_header(path), path.string());
+    } catch (const Error& e) {
+      problem(e.what());
+    }
+    if (by_file_.empty()) group_shards();
+    for (const auto& [tensor, shard] : by_file_[f])
+      for (std::size_t c = 0; c < shard->chunk_xxh3.size(); ++c) chunks_.push_back({tensor, shard, c});
+  }
+
+  void group_shards() {
+    by_file_.resize(manifest_.files.size());
+    for (const auto& t : manifest_.tensors)
+      for (const auto& s : t.shards)
+        if (!s.box.empty()) by_file_[s.file].emplace_back(&t, &s);
+    for (auto& list : by_file_)
+      std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.second->begin < b.second->begin; });
+  }
+
+  void check_entries(std::uint32_t f, const SafetensorsHeader& header, const std::string& where) {
+    if (by_file_.empty()) group_shards();
+    std::map<std::uint64_t, const SafetensorsEntry*> entries;
+    for (const auto& e : header.tensors)
+      if (e.begin != e.end) entries[header.data_start + e.begin] = &e;
+    for (const auto& [tensor, shard] : by_file_[f]) {
+      const auto it = entries.find(shard->begin);
+      const auto of = tensor_text(tensor->name, tensor->kind) + " " + box_text(shard->box);
+      if (it == entries.end()) {
+        problem(fmt::format("{}: {} is not in the file's header", where, of));
+        continue;
+      }
+      const auto& e = *it->second;
+      if (e.dtype != tensor->dtype || e.shape != shard->box.extent)
+        problem(fmt::format("{}: {}: the header says {} {}, the manifest {} {}", where, of, e.dtype_text,
+                            dims_text(e.shape), safetensors_dtype_name(tensor->dtype), dims_text(shard->box.extent)));
+      entries.erase(it);
+    }
+    for (const auto& [begin, e] : entries)
+      problem(fmt::format("{}: '{}' is in the header and not in the manifest", where, e->name));
+  }
+
+  void hash_loop() {
+    auto buffer = std::make_unique_for_overwrite<std::byte[]>(manifest_.chunk_bytes);
+    int fd = -1;
+    std::uint32_t open_file = 0;
+    for (std::size_t i; (i = next_.fetch_add(1)) < chunks_.size();) {
+      const auto& c = chunks_[i];
+      const auto path = dir_ / manifest_.files[c.shard->file].name;
+      if (fd < 0 || open_file != c.shard->file) {
+        if (fd >= 0) ::close(fd);
+        fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        open_file = c.shard->file;
+      }
+      const auto begin = c.shard->begin + c.index * manifest_.chunk_bytes;
+      const auto end = std::min(begin + manifest_.chunk_bytes, c.shard->end);
+      auto at = begin;
+      while (fd >= 0 && at < end) {
+        const auto n = ::pread(fd, buffer.get() + (at - begin), end - at, static_cast<off_t>(at));
+        if (n <= 0) break;
+        at += static_cast<std::uint64_t>(n);
+      }
+      const auto of = fmt::format("{}: {} {}", path.string(), tensor_text(c.tensor->name, c.tensor->kind),
+                                  box_text(c.shard->box));
+      if (at != end) problem(fmt::format("{}: cannot read bytes {}:{}", of, at, end));
+      else if (xxh3(buffer.get(), end - begin) != c.shard->chunk_xxh3[c.index])
+        problem(fmt::format("{}: bytes {}:{} are not what was saved", of, begin, end));
+      const auto done = bytes_.fetch_add(end - begin) + (end - begin);
+      if (progress_) {
+        const std::lock_guard lock(mutex_);
+        progress_(done);
+      }
+      chunk_count_.fetch_add(1);
+    }
+    if (fd >= 0) ::close(fd);
+    const std::lock_guard lock(mutex_);
+    report_.chunks = chunk_count_;
+  }
+
+  fs::path dir_;
+  Manifest manifest_;
+  const std::function<void(std::uint64_t)>& progress_;
+  VerifyReport report_;
+  std::vector<std::vector<std::pair<const TensorEntry*, const Shard*>>> by_file_;
+  std::vector<Chunk> chunks_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::uint64_t> bytes_{0}, chunk_count_{0};
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+VerifyReport verify_checkpoint(const fs::path& dir, int num_threads,
+                               const std::function<void(std::uint64_t)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  if (num_threads <= 0) num_threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  auto report = Verification(dir, progress).run(num_threads);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace mt
