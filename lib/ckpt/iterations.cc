@@ -31,18 +31,18 @@ std::optional<std::int64_t> iteration_of(const std::string& name) {
 std::optional<std::int64_t> temporary_iteration_of(const std::string& name) {
   if (name.size() < 6 || name[0] != '.') return std::nullopt;
   auto inner = name.substr(1);
-  for (const std::string suffix : {std::string(kRemovedSuffix), std::string(".tmp")})
+  for (const std::string& suffix : {std::string(kRemovedSuffix), std::string(".tmp")})
     if (inner.size() > suffix.size() && inner.compare(inner.size() - suffix.size(), suffix.size(), suffix) == 0)
       return iteration_of(inner.substr(0, inner.size() - suffix.size()));
   return std::nullopt;
 }
 
-bool is_directory(const fs::path& path) {
+bool is_folder(const fs::path& path) {
   std::error_code ec;
   return fs::is_directory(path, ec);
 }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ec;
   return fs::exists(path, ec);
 }
@@ -68,7 +68,7 @@ std::string complete_ones(const std::vector<IterationInfo>& all) {
 
 Resolved resolve_asked(const fs::path& root, std::int64_t iteration) {
   const auto dir = root / iteration_name(iteration);
-  if (!is_directory(dir))
+  if (!is_folder(dir))
     throw Error(Code::config, fmt::format("no iteration {} there", iteration), root.string(),
                 complete_ones(list_iterations(root)));
   const auto problem = completeness_problem(dir);
@@ -118,9 +118,9 @@ void note_leftovers(const fs::path& root, Resolved& r) {
 }  // namespace
 
 CheckpointFormat detect_format(const fs::path& dir) {
-  if (exists(dir / kManifestName)) return CheckpointFormat::native;
-  if (exists(dir / "metadata.json")) return CheckpointFormat::megatron_torch_dist;
-  if (!is_directory(dir)) return CheckpointFormat::unknown;
+  if (is_there(dir / kManifestName)) return CheckpointFormat::native;
+  if (is_there(dir / "metadata.json")) return CheckpointFormat::megatron_torch_dist;
+  if (!is_folder(dir)) return CheckpointFormat::unknown;
   bool torch = false, weights = false;
   for (const auto& e : entries_of(dir)) {
     const auto name = e.path().filename().string(), extension = e.path().extension().string();
@@ -128,8 +128,8 @@ CheckpointFormat detect_format(const fs::path& dir) {
     weights |= extension == ".safetensors" || extension == ".bin";
   }
   if (torch) return CheckpointFormat::megatron_torch;
-  if (exists(dir / ".metadata")) return CheckpointFormat::torch_dcp;
-  if (weights && exists(dir / "config.json")) return CheckpointFormat::hugging_face;
+  if (is_there(dir / ".metadata")) return CheckpointFormat::torch_dcp;
+  if (weights && is_there(dir / "config.json")) return CheckpointFormat::hugging_face;
   return CheckpointFormat::unknown;
 }
 
@@ -146,7 +146,7 @@ const char* format_name(CheckpointFormat format) {
 }
 
 std::string completeness_problem(const fs::path& dir) {
-  if (!exists(dir / kManifestName)) return "no manifest.json";
+  if (!is_there(dir / kManifestName)) return "no manifest.json";
   try {
     const auto m = read_manifest(dir);
     for (const auto& f : m.files) {
@@ -175,19 +175,19 @@ std::optional<std::int64_t> read_tracker(const fs::path& root) {
 }
 
 Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
-  if (!exists(path)) throw Error(Code::io, "no such checkpoint directory", path.string());
-  if (!is_directory(path)) throw Error(Code::config, "not a directory", path.string());
+  if (!is_there(path)) throw Error(Code::io, "no such checkpoint directory", path.string());
+  if (!is_folder(path)) throw Error(Code::config, "not a directory", path.string());
   // "dir/" has an empty file name; "." may stand for an iter directory.
   const auto clean = fs::weakly_canonical(path);
   if (const auto own = iteration_of(clean.filename().string())) {
     if (iteration && *iteration != *own)
       throw Error(Code::config, fmt::format("wanted iteration {}, this is {}", *iteration, *own), path.string());
-    if (!exists(path / kManifestName) && detect_format(path) != CheckpointFormat::unknown) not_ours(path);
+    if (!is_there(path / kManifestName) && detect_format(path) != CheckpointFormat::unknown) not_ours(path);
     const auto problem = completeness_problem(path);
     if (!problem.empty()) throw Error(Code::corrupt, "incomplete checkpoint: " + problem, path.string());
     return {path, *own, {}};
   }
-  if (exists(path / kManifestName)) {  // a copied or renamed checkpoint directory
+  if (is_there(path / kManifestName)) {  // a copied or renamed checkpoint directory
     const auto problem = completeness_problem(path);
     if (!problem.empty()) throw Error(Code::corrupt, "incomplete checkpoint: " + problem, path.string());
     return {path, read_manifest(path).meta.iteration, {}};
@@ -200,10 +200,10 @@ Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
     return newest_complete(path, fmt::format("{}: no {} there", path.string(), kTrackerName));
   }
   const auto dir = path / iteration_name(*tracker);
-  if (!is_directory(dir))
+  if (!is_folder(dir))
     throw Error(Code::corrupt, fmt::format("the tracker names iteration {}, which is not there", *tracker),
                 (path / kTrackerName).string(), complete_ones(list_iterations(path)));
-  if (!exists(dir / kManifestName) && detect_format(dir) != CheckpointFormat::unknown) not_ours(dir);
+  if (!is_there(dir / kManifestName) && detect_format(dir) != CheckpointFormat::unknown) not_ours(dir);
   const auto problem = completeness_problem(dir);
   if (!problem.empty()) return newest_complete(path, fmt::format("{}: {}", dir.string(), problem));
   Resolved r{dir, *tracker, {}};
@@ -222,7 +222,7 @@ std::vector<IterationInfo> list_iterations(const fs::path& root) {
     const auto name = e.path().filename().string();
     IterationInfo i;
     i.dir = e.path();
-    if (!is_directory(i.dir)) continue;
+    if (!is_folder(i.dir)) continue;
     if (const auto n = iteration_of(name)) i.iteration = *n;
     else if (const auto t = temporary_iteration_of(name)) i.iteration = *t, i.temporary = true;
     else continue;

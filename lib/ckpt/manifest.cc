@@ -222,10 +222,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   const auto files = parse_files(root, m, r);
   for (const auto t : r.array_at(root, "tensors", "manifest")) m.tensors.push_back(parse_tensor(t, m, files, r));
   m.index();
-  for (std::size_t i = 1; i < m.tensors.size(); ++i) {
-    const auto &a = m.tensors[m.sorted_[i - 1]], &b = m.tensors[m.sorted_[i]];
-    if (a.name == b.name && a.kind == b.kind) r.broken(tensor_text(a.name, a.kind) + " appears twice");
-  }
+  for (const auto& t : m.tensors)
+    if (m.find(t.name, t.kind) != &t) r.broken(tensor_text(t.name, t.kind) + " appears twice");
   check_ranges(m, r);
   return m;
 }

@@ -32,7 +32,7 @@ class FileImage {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       MT_CHECK(inside(boxes[i].box, boxes[i].shape), "{}: box {} of shape {}", boxes[i].name, box_text(boxes[i].box),
                dims_text(boxes[i].shape));
-      if (!boxes[i].box.empty()) order_.push_back(i);
+      if (!boxes[i].box.empty() || num_elements(boxes[i].shape) == 0) order_.push_back(i);
     }
     // Wide elements first, so that every shard is aligned to its element.
     std::stable_sort(order_.begin(), order_.end(),

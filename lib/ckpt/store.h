@@ -49,7 +49,7 @@ struct WriteResult {
 std::filesystem::path begin_save(const std::filesystem::path& root, std::int64_t iteration);
 
 // Write what one rank owns: each (tensor, box) of the whole job must be written by exactly one rank.
-//   needs  boxes inside their shapes; empty boxes are skipped
+//   needs  boxes inside their shapes; empty boxes are skipped (but for tensors that have no elements at all, which are kept)
 //   gives  one safetensors file (none when there is nothing to write) and its table, both fsynced
 //   fails  Error{io}; the checkpoint stays uncommitted
 //   cost   every byte is copied and hashed once while earlier ones go to the disk; 16 MiB of memory
