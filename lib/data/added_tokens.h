@@ -1,0 +1,55 @@
+#pragma once
+// Tokens that are cut out of the text before the model sees it: <|endoftext|>, <|im_start|>, runs of spaces ...
+//
+// Longest match at the leftmost place, as Hugging Face's tokenizers do it; lstrip and rstrip swallow white space beside
+// the match, single_word drops a match that touches a word character.
+// Code: data/added_tokens.cc. Tests: tests/data/added_tokens_test.cc.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mt::data {
+
+struct AddedToken {
+  std::string content;
+  std::int32_t id = 0;
+  bool special = true;      // a control token: plain text unless special strings are parsed
+  bool normalized = false;  // searched in the normalised text, not in the raw text
+  bool lstrip = false, rstrip = false, single_word = false;
+};
+
+class AddedTokenMatcher {
+ public:
+  AddedTokenMatcher() = default;
+  // Tokens with empty content are ignored.   cost  one trie node a distinct prefix
+  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
+
+  bool empty() const { return tokens_.empty(); }
+
+  struct Match {
+    std::size_t begin = 0, end = 0;  // what it covers, stripped space included
+    std::size_t next = 0;            // where to search on
+    const AddedToken* token = nullptr;
+  };
+  // The next match at or after `from`, or token == null.
+  //   gives  matches that fail single_word are passed over
+  //   cost   one memchr when all tokens start with the same byte, else a table look-up a byte
+  Match find(std::string_view text, std::size_t from) const;
+
+ private:
+  struct Node {
+    std::int32_t token = -1, child = -1, sibling = -1;
+    char byte = 0;
+  };
+  std::int32_t child_of(std::int32_t node, char byte) const;
+  bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) const;
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  bool first_[256] = {};
+  int only_first_ = -1;  // the one first byte, or -1
+};
+
+}  // namespace mt::data

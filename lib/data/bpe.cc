@@ -1,0 +1,117 @@
+#include "data/bpe.h"
+
+#include <algorithm>
+#include <bit>
+#include <queue>
+
+namespace mt::data {
+
+namespace {
+
+constexpr std::size_t kShort = 64;
+constexpr std::uint64_t kEmptyPair = ~std::uint64_t{0};
+
+std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+}
+
+std::uint64_t mix(std::uint64_t pair) {
+  pair *= 0x9E3779B97F4A7C15ull;
+  return pair ^ (pair >> 29);
+}
+
+}  // namespace
+
+MergeTable::MergeTable(std::span<const Merge> merges) {
+  table_.assign(std::bit_ceil(merges.size() * 2 + 2), Entry{kEmptyPair, kNoRank, -1});
+  mask_ = table_.size() - 1;
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const Merge& m = merges[rank];
+    const std::uint64_t pair = pair_of(m.left, m.right);
+    std::uint64_t slot = mix(pair) & mask_;
+    while (table_[slot].pair != kEmptyPair && table_[slot].pair != pair) slot = (slot + 1) & mask_;
+    table_[slot] = {pair, static_cast<std::uint32_t>(rank), m.result};
+  }
+}
+
+const MergeTable::Entry& MergeTable::lookup(std::int32_t left, std::int32_t right) const {
+  const std::uint64_t pair = pair_of(left, right);
+  std::uint64_t slot = mix(pair) & mask_;
+  while (table_[slot].pair != pair && table_[slot].pair != kEmptyPair) slot = (slot + 1) & mask_;
+  return table_[slot];  // an empty entry has kNoRank
+}
+
+void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
+  if (table_.empty() || symbols.size() < 2) return;
+  symbols.size() < kShort ? merge_short(symbols) : merge_long(symbols);
+}
+
+void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
+  std::uint32_t ranks[kShort];
+  std::int32_t results[kShort];
+  std::int32_t* s = symbols.data();
+  std::size_t n = symbols.size();
+  const auto look = [&](std::size_t i) {
+    const Entry& e = lookup(s[i], s[i + 1]);
+    ranks[i] = e.rank;
+    results[i] = e.result;
+  };
+  for (std::size_t i = 0; i + 1 < n; ++i) look(i);
+  while (n > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < n; ++i) {
+      if (ranks[i] < ranks[best]) best = i;
+    }
+    if (ranks[best] == kNoRank) break;
+    s[best] = results[best];
+    for (std::size_t i = best + 1; i + 1 < n; ++i) s[i] = s[i + 1];
+    for (std::size_t i = best + 1; i + 2 < n; ++i) {
+      ranks[i] = ranks[i + 1];
+      results[i] = results[i + 1];
+    }
+    --n;
+    if (best + 1 < n) look(best);
+    if (best > 0) look(best - 1);
+  }
+  symbols.resize(n);
+}
+
+void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
+  struct Candidate {
+    std::uint32_t rank;
+    std::uint32_t place;
+    std::int32_t result;
+    bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : place > o.place; }
+  };
+  const auto n = static_cast<std::uint32_t>(symbols.size());
+  std::vector<std::uint32_t> next(n), previous(n);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    next[i] = i + 1;
+    previous[i] = i - 1;  // wraps to the largest value at 0: no neighbour
+  }
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  const auto push = [&](std::uint32_t i) {
+    const Entry& e = lookup(symbols[i], symbols[next[i]]);
+    if (e.rank != kNoRank) queue.push({e.rank, i, e.result});
+  };
+  for (std::uint32_t i = 0; i + 1 < n; ++i) push(i);
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    const std::uint32_t i = top.place;
+    if (symbols[i] < 0 || next[i] >= n) continue;  // swallowed, or last
+    if (lookup(symbols[i], symbols[next[i]]).rank != top.rank) continue;
+    const std::uint32_t gone = next[i];
+    symbols[i] = top.result;
+    symbols[gone] = -1;
+    next[i] = next[gone];
+    if (next[i] < n) {
+      previous[next[i]] = i;
+      push(i);
+    }
+    if (previous[i] < n) push(previous[i]);
+  }
+  symbols.erase(std::remove_if(symbols.begin(), symbols.end(), [](std::int32_t s) { return s < 0; }), symbols.end());
+}
+
+}  // namespace mt::data

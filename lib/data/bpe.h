@@ -1,0 +1,44 @@
+#pragma once
+// Byte-pair merging: a sequence of symbols becomes tokens by taking the pair of lowest rank again and again, leftmost
+// first.
+//
+// Works on ids alone; what the first symbols are (bytes, characters) is the tokenizer's business.
+// Code: data/bpe.cc. Tests: tests/data/bpe_test.cc (against the definition, by brute force).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace mt::data {
+
+// Rank of a merge is its place in the list.
+struct Merge {
+  std::int32_t left, right, result;
+};
+
+class MergeTable {
+ public:
+  MergeTable() = default;
+  // Of two merges of one pair the last wins, as in tokenizer.json readers.   cost  32 bytes a merge
+  explicit MergeTable(std::span<const Merge> merges);
+
+  // Merge `symbols` in place to the end.
+  //   cost  below 64 symbols a scan of the row of ranks for each merge; from there a heap: n log n, so a megabyte without
+  //         a break is no trap
+  void merge(std::vector<std::int32_t>& symbols) const;
+
+ private:
+  struct Entry {
+    std::uint64_t pair;
+    std::uint32_t rank;
+    std::int32_t result;
+  };
+  static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
+  const Entry& lookup(std::int32_t left, std::int32_t right) const;
+  void merge_short(std::vector<std::int32_t>& symbols) const;
+  void merge_long(std::vector<std::int32_t>& symbols) const;
+  std::vector<Entry> table_;
+  std::uint64_t mask_ = 0;
+};
+
+}  // namespace mt::data

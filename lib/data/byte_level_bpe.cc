@@ -1,0 +1,244 @@
+#include "data/byte_level_bpe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "data/nfc.h"
+#include "data/unicode.h"
+
+namespace mt::data {
+
+namespace {
+
+constexpr std::size_t kBatch = 256;
+constexpr std::size_t kMaxText = (std::size_t{1} << 32) - 16;
+
+bool prints_as_itself(std::uint32_t b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; }
+
+std::array<std::uint16_t, 256> build_byte_chars() {
+  std::array<std::uint16_t, 256> chars{};
+  std::uint16_t other = 256;
+  for (std::uint32_t b = 0; b < 256; ++b) chars[b] = prints_as_itself(b) ? static_cast<std::uint16_t>(b) : other++;
+  return chars;
+}
+
+std::array<std::int16_t, 512> build_char_bytes() {
+  std::array<std::int16_t, 512> bytes{};
+  bytes.fill(-1);
+  for (std::uint32_t b = 0; b < 256; ++b) {
+    bytes[byte_to_char(static_cast<std::uint8_t>(b))] = static_cast<std::int16_t>(b);
+  }
+  return bytes;
+}
+
+// The place in `out` grows by blocks: ids are collected here first, so that a piece costs no capacity check.
+struct IdBlock {
+  static constexpr std::size_t kSize = 1024;
+  Id ids[kSize + WordCache::kInlineIds];
+  std::size_t count = 0;
+  std::vector<Id>* out;
+  void flush() {
+    out->insert(out->end(), ids, ids + count);
+    count = 0;
+  }
+};
+
+}  // namespace
+
+std::uint32_t byte_to_char(std::uint8_t byte) {
+  static const std::array<std::uint16_t, 256> chars = build_byte_chars();
+  return chars[byte];
+}
+
+std::string token_of_bytes(std::string_view bytes) {
+  std::string token;
+  for (const char b : bytes) append_utf8(byte_to_char(static_cast<std::uint8_t>(b)), token);
+  return token;
+}
+
+std::string bytes_of_token(std::string_view token) {
+  static const std::array<std::int16_t, 512> char_bytes = build_char_bytes();
+  std::string bytes;
+  for (std::size_t i = 0; i < token.size();) {
+    const Decoded d = decode_utf8(token.data() + i);
+    if (d.code_point >= char_bytes.size() || char_bytes[d.code_point] < 0) return std::string(token);
+    bytes.push_back(static_cast<char>(char_bytes[d.code_point]));
+    i += d.size;
+  }
+  return bytes;
+}
+
+ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), merges_(parts_.merges) {
+  for (int b = 0; b < 256; ++b) {
+    const char byte = static_cast<char>(b);
+    byte_ids_[static_cast<std::size_t>(b)] = parts_.tokens.find({&byte, 1}).value_or(parts_.unknown.value_or(-1));
+  }
+  std::vector<AddedToken> raw, normalized;
+  for (const AddedToken& token : parts_.added) {
+    if (!token.normalized) {
+      raw.push_back(token);
+      continue;
+    }
+    AddedToken form = token;
+    std::string buffer;
+    if (parts_.nfc) form.content = std::string(to_nfc(token.content, buffer));
+    normalized.push_back(form);
+  }
+  raw_added_ = AddedTokenMatcher(std::move(raw));
+  normalized_added_ = AddedTokenMatcher(std::move(normalized));
+  fingerprint_ = hash_parts();
+}
+
+std::uint64_t ByteLevelBpe::hash_parts() const {
+  Xxh3Stream hash;
+  const auto number = [&hash](std::uint64_t n) { hash.update(&n, sizeof n); };
+  const auto text = [&](std::string_view s) {
+    number(s.size());
+    hash.update(s.data(), s.size());
+  };
+  text("byte-level-bpe");
+  for (Id id = 0; id < parts_.tokens.size(); ++id) text(parts_.tokens.has(id) ? parts_.tokens.token(id) : "\xFF(gap)");
+  for (const Merge& m : parts_.merges) {
+    const std::int32_t row[3] = {m.left, m.right, m.result};
+    hash.update(row, sizeof row);
+  }
+  text(parts_.pattern.description());
+  number((parts_.nfc ? 1u : 0u) | (parts_.ignore_merges ? 2u : 0u) | (parts_.add_prefix_space ? 4u : 0u));
+  for (const AddedToken& t : parts_.added) {
+    text(t.content);
+    number(static_cast<std::uint64_t>(t.id));
+    number((t.special ? 1u : 0u) | (t.lstrip ? 4u : 0u) | (t.rstrip ? 8u : 0u) | (t.single_word ? 16u : 0u));
+  }
+  return hash.digest();
+}
+
+namespace {
+
+// Walk the gaps and the matches of one matcher.
+template <class Gap, class Token>
+void for_each_segment(const AddedTokenMatcher& matcher, std::string_view text, Gap gap, Token token) {
+  std::size_t done = 0, from = 0;
+  while (!matcher.empty()) {
+    const AddedTokenMatcher::Match match = matcher.find(text, from);
+    if (match.token == nullptr) break;
+    from = match.next;
+    if (!token(*match.token, false)) continue;  // left as text
+    gap(text.substr(done, match.begin - done));
+    token(*match.token, true);
+    done = match.end;
+  }
+  gap(text.substr(done));
+}
+
+}  // namespace
+
+void ByteLevelBpe::encode(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const {
+  if (text.size() > kMaxText) {
+    throw Error(Code::data, fmt::format("a document of {} bytes: wanted below 4 GiB", text.size()));
+  }
+  const auto token = [&](const AddedToken& t, bool emit) {
+    if (t.special && !parts_.parse_special) {
+      ++scratch.specials_as_text;
+      return false;
+    }
+    if (emit) out.push_back(t.id);
+    return true;
+  };
+  for_each_segment(
+      raw_added_, text,
+      [&](std::string_view segment) {
+        if (segment.empty()) return;
+        const std::string_view plain = parts_.nfc ? to_nfc(segment, scratch.normalized) : segment;
+        for_each_segment(
+            normalized_added_, plain, [&](std::string_view s) { encode_plain(s, scratch, out); }, token);
+      },
+      token);
+}
+
+void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const {
+  if (text.empty()) return;
+  std::string spaced;
+  if (parts_.add_prefix_space && text.front() != ' ') {
+    spaced = " ";
+    spaced += text;
+    text = spaced;
+  }
+  if (parts_.pattern.batched()) {
+    std::uint32_t lengths[kBatch];
+    std::size_t position = 0, done = 0;
+    while (const std::size_t n = parts_.pattern.next(text, position, lengths)) {
+      encode_pieces(text.data() + done, {lengths, n}, scratch, out);
+      done = position;
+    }
+    return;
+  }
+  scratch.lengths.clear();
+  parts_.pattern.split(text, scratch.lengths);
+  const char* s = text.data();
+  const std::span<const std::uint32_t> all = scratch.lengths;
+  for (std::size_t i = 0; i < all.size(); i += kBatch) {
+    const auto some = all.subspan(i, std::min(kBatch, all.size() - i));
+    encode_pieces(s, some, scratch, out);
+    for (const std::uint32_t n : some) s += n;
+  }
+}
+
+void ByteLevelBpe::encode_pieces(const char* text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
+                                 std::vector<Id>& out) const {
+  WordCache::Key keys[kBatch];
+  std::uint64_t hashes[kBatch];
+  const char* s = text;
+  for (std::size_t i = 0; i < lengths.size(); s += lengths[i], ++i) {
+    if (lengths[i] > WordCache::kMaxKeyBytes) continue;
+    keys[i] = WordCache::key_of(s, lengths[i]);
+    hashes[i] = WordCache::hash_of(keys[i]);
+    scratch.words.prefetch(hashes[i]);
+  }
+  IdBlock block;
+  block.out = &out;
+  s = text;
+  for (std::size_t i = 0; i < lengths.size(); s += lengths[i], ++i) {
+    const bool cached = lengths[i] <= WordCache::kMaxKeyBytes;
+    const WordCache::Entry* entry = cached ? scratch.words.find(keys[i], hashes[i]) : nullptr;
+    if (entry != nullptr && entry->count <= WordCache::kInlineIds) [[likely]] {
+      std::copy(entry->ids, entry->ids + WordCache::kInlineIds, block.ids + block.count);
+      block.count += entry->count;
+      if (block.count >= IdBlock::kSize) block.flush();
+      continue;
+    }
+    block.flush();
+    if (entry != nullptr) {
+      const auto ids = scratch.words.ids(*entry);
+      out.insert(out.end(), ids.begin(), ids.end());
+      continue;
+    }
+    encode_piece({s, lengths[i]}, scratch);
+    out.insert(out.end(), scratch.symbols.begin(), scratch.symbols.end());
+    if (cached) scratch.words.insert(keys[i], hashes[i], scratch.symbols);
+  }
+  block.flush();
+}
+
+void ByteLevelBpe::encode_piece(std::string_view piece, EncodeScratch& scratch) const {
+  std::vector<Id>& symbols = scratch.symbols;
+  symbols.clear();
+  if (parts_.ignore_merges) {
+    if (const std::optional<Id> id = parts_.tokens.find(piece)) {
+      symbols.push_back(*id);
+      return;
+    }
+  }
+  for (const char c : piece) {
+    const Id id = byte_ids_[static_cast<unsigned char>(c)];
+    if (id < 0) {
+      throw Error(Code::data, fmt::format("byte 0x{:02x} has no token in this tokenizer", static_cast<unsigned char>(c)),
+                  "", "use a tokenizer whose vocabulary holds all 256 bytes");
+    }
+    symbols.push_back(id);
+  }
+  merges_.merge(symbols);
+}
+
+}  // namespace mt::data

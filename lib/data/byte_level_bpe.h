@@ -1,0 +1,71 @@
+#pragma once
+// Byte-level BPE: the tokenizer of GPT-2, LLaMA-3, Qwen and of our own trainer.
+//
+// The text is cut at added tokens, normalised (NFC or not at all), cut by a split pattern, and each piece's bytes are
+// merged. Files write a byte as one printable character; byte_to_char and bytes_of_token translate.
+// Code: data/byte_level_bpe.cc. Tests: tests/data/byte_level_bpe_test.cc, tests/data/golden_tokenizers_test.cc.
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/added_tokens.h"
+#include "data/bpe.h"
+#include "data/split_pattern.h"
+#include "data/token_table.h"
+#include "data/tokenizer.h"
+
+namespace mt::data {
+
+// Everything a byte-level BPE is made of, as read from its files.
+struct ByteLevelBpeParts {
+  TokenTable tokens;              // true bytes of every id, added tokens included; sealed
+  std::vector<Merge> merges;      // in order of rank
+  SplitPattern pattern;
+  bool nfc = false;               // normalise first
+  bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say
+  bool add_prefix_space = false;  // a space before text that has none
+  std::optional<Id> unknown;      // for bytes without a token
+  std::vector<AddedToken> added;
+  std::optional<Id> eod;
+  bool parse_special = false;
+};
+
+class ByteLevelBpe final : public Tokenizer {
+ public:
+  using Tokenizer::decode;
+  using Tokenizer::encode;
+  explicit ByteLevelBpe(ByteLevelBpeParts parts);
+
+  void encode(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const override;
+  void decode(std::span<const Id> ids, std::string& out) const override { parts_.tokens.decode(ids, out); }
+  std::int32_t vocab_size() const override { return parts_.tokens.size(); }
+  std::optional<Id> eod() const override { return parts_.eod; }
+  std::uint64_t fingerprint() const override { return fingerprint_; }
+
+ private:
+  void encode_normalized(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
+  void encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
+  void encode_pieces(const char* text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
+                     std::vector<Id>& out) const;
+  void encode_piece(std::string_view piece, EncodeScratch& scratch) const;
+  std::uint64_t hash_parts() const;
+
+  ByteLevelBpeParts parts_;
+  MergeTable merges_;
+  std::array<Id, 256> byte_ids_{};  // -1: no token
+  AddedTokenMatcher raw_added_, normalized_added_;
+  std::uint64_t fingerprint_ = 0;
+};
+
+// The printable character files use for a byte: itself for 33-126, 161-172, 174-255; the others are U+0100 onwards in
+// byte order.
+std::uint32_t byte_to_char(std::uint8_t byte);
+// A token as files write it, and back. A token with a character that stands for no byte is taken as it is (added tokens).
+std::string token_of_bytes(std::string_view bytes);
+std::string bytes_of_token(std::string_view token);
+
+}  // namespace mt::data

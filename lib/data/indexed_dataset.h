@@ -1,0 +1,131 @@
+#pragma once
+// Token files in Megatron's indexed format: PREFIX.bin (ids back to back) and PREFIX.idx (where each sequence starts).
+//
+// A document is a run of sequences (usually one); an empty document is a boundary with no sequence. Byte layout of both
+// files and of the sidecar PREFIX.json: man/mt-token-file.5.
+// Code: data/indexed_dataset.cc (reader), data/indexed_writer.cc. Tests: tests/data/indexed_dataset_test.cc.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+
+namespace mt::data {
+
+// Width of an id in .bin, by the format's type codes.
+enum class TokenType : std::uint8_t { u16 = 8, i32 = 4 };
+
+constexpr std::int64_t bytes_of(TokenType type) { return type == TokenType::u16 ? 2 : 4; }
+// "uint16" or "int32".
+const char* token_type_name(TokenType type);
+
+// u16 where the vocabulary (largest id + 1) is below 65,500, else i32: Megatron's rule.
+TokenType token_type_for(std::int64_t vocab_size);
+
+// PREFIX.bin, PREFIX.idx, PREFIX.json.
+std::filesystem::path bin_path(const std::string& prefix);
+std::filesystem::path idx_path(const std::string& prefix);
+std::filesystem::path sidecar_path(const std::string& prefix);
+
+// What the files themselves cannot say: which tokenizer made them. Files from elsewhere have none.
+struct TokenFileOrigin {
+  std::string tokenizer_type;
+  std::string fingerprint;  // sixteen hex digits
+  std::int64_t vocab_size = 0;
+  std::optional<std::int32_t> eod;
+  bool eod_appended = false;
+};
+
+// A token file opened for reading, both files memory-mapped.
+class IndexedDataset {
+ public:
+  // Open and check: magic, version, type code (1-5 and 8: u8 i8 i16 i32 i64 u16), sizes of the arrays, document
+  // boundaries ascending from 0 to the number of sequences, every sequence inside .bin.
+  //   fails  Error{io}: a file is missing; Error{corrupt} naming the file, the wanted and found value
+  //   cost   reads .idx once (20 bytes a sequence); .bin is not touched
+  explicit IndexedDataset(const std::string& prefix);
+
+  const std::string& prefix() const { return prefix_; }
+  std::int64_t num_sequences() const { return num_sequences_; }
+  std::int64_t num_documents() const { return num_documents_; }
+  std::int64_t num_tokens() const { return num_tokens_; }
+  // Name of the type in .bin: "uint16", "int32", ...
+  const char* type_name() const;
+  int type_code() const { return code_; }
+
+  // Tokens of sequence i.
+  std::int32_t length(std::int64_t i) const;
+  // Sequences [first, last) of document d; equal for an empty document.
+  std::int64_t document_begin(std::int64_t d) const;
+  std::int64_t document_end(std::int64_t d) const { return document_begin(d + 1); }
+
+  // Copy tokens [offset, offset + out.size()) of sequence i into `out`.
+  //   needs  the range inside the sequence (MT_CHECK)
+  //   fails  Error{data}: an 8-byte id that does not fit 32 bits
+  void read(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const;
+
+  // The sidecar, if there is one.   fails  Error{corrupt}
+  std::optional<TokenFileOrigin> origin() const;
+
+  // Raw content of .bin, for merging.
+  std::span<const std::byte> bin() const { return bin_.bytes(); }
+
+ private:
+  void check_arrays() const;
+  std::string prefix_;
+  MappedFile bin_, idx_;
+  int code_ = 0;
+  std::int64_t item_bytes_ = 0, num_sequences_ = 0, num_documents_ = 0, num_tokens_ = 0;
+  const std::byte *lengths_ = nullptr, *pointers_ = nullptr, *documents_ = nullptr;
+};
+
+// Writes a token file. Nothing appears at the final paths before commit(); dropped without it, the temporaries go.
+//
+//   IndexedWriter writer(prefix, token_type_for(vocab_size), force);
+//   writer.add_sequence(ids); writer.end_document();   // an empty document: end_document() alone
+//   writer.commit(origin);
+class IndexedWriter {
+ public:
+  // Opens the temporaries beside the final paths. Index entries are spilled to unlinked files: memory does not grow with
+  // the number of documents.
+  //   fails  Error{io}: the directory is missing or not writable, or a file of the prefix exists and `force` is false
+  IndexedWriter(std::string prefix, TokenType type, bool force);
+  ~IndexedWriter();
+  IndexedWriter(const IndexedWriter&) = delete;
+  IndexedWriter& operator=(const IndexedWriter&) = delete;
+
+  // Append a sequence of one or more ids to the document at hand.
+  //   fails  Error{data}: an id the width cannot hold, or over 2^31-1 ids; Error{io}
+  void add_sequence(std::span<const std::int32_t> ids);
+  void end_document();
+
+  // The same from ids already packed at this width, many documents at once.
+  //   needs  sum of lengths == bytes / width; `document_sequences[k]` sequences belong to document k
+  void add_packed(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
+                  std::span<const std::int32_t> document_sequences);
+
+  // Append another file as Megatron's merge does: its sequences, then its boundaries shifted.
+  //   fails  Error{data}: another width
+  void add_file(const IndexedDataset& other);
+
+  std::int64_t num_sequences() const;
+  std::int64_t num_documents() const;
+  std::int64_t num_tokens() const;
+  TokenType type() const;
+
+  // Write .idx, fsync all, then publish .bin, the sidecar, and .idx last: a reader that finds .idx finds all three whole.
+  // With `force`, an old .idx is removed before the new .bin appears.
+  //   fails  Error{io}; the final paths then hold no pair that looks complete
+  void commit(const std::optional<TokenFileOrigin>& origin);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mt::data

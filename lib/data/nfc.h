@@ -1,0 +1,20 @@
+#pragma once
+// Unicode normal form C, skipping text that plainly is in it already.
+//
+// Code: data/nfc.cc (utf8proc for what the quick check does not pass). Tests: tests/data/nfc_test.cc.
+
+#include <string>
+#include <string_view>
+
+namespace mt::data {
+
+// True if every code point lies in blocks that NFC never changes (ASCII, Latin, Cyrillic, kana, CJK, Hangul syllables,
+// emoji); false means "perhaps not".   cost  over 5 GB/s for ASCII
+bool plainly_nfc(std::string_view text);
+
+// The normalised text: `text` itself where plainly_nfc, else written to `buffer`.
+//   needs  valid UTF-8
+//   fails  Error{data}: utf8proc's words
+std::string_view to_nfc(std::string_view text, std::string& buffer);
+
+}  // namespace mt::data

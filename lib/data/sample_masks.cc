@@ -1,0 +1,37 @@
+#include "data/sample_masks.h"
+
+#include "base/error.h"
+
+namespace mt::data {
+
+std::int64_t fill_masks(std::span<const std::int32_t> tokens, std::int64_t num_real, const MaskOptions& options,
+                        std::span<float> loss_mask, std::span<std::int32_t> positions) {
+  const std::size_t length = loss_mask.size();
+  MT_CHECK(tokens.size() == length + 1 && positions.size() == length, "tokens {} mask {} positions {}", tokens.size(),
+           length, positions.size());
+  MT_CHECK(options.eod || !(options.eod_mask_loss || options.reset_position_ids), "a mask flag needs the end id");
+  std::int64_t unmasked = 0;
+  std::int32_t position = 0;
+  for (std::size_t t = 0; t < length; ++t) {
+    const bool is_end = options.eod && tokens[t] == *options.eod;
+    const bool counts = static_cast<std::int64_t>(t) + 1 < num_real && !(options.eod_mask_loss && is_end);
+    loss_mask[t] = counts ? 1.0f : 0.0f;
+    unmasked += counts ? 1 : 0;
+    positions[t] = position;
+    position = options.reset_position_ids && is_end ? 0 : position + 1;
+  }
+  return unmasked;
+}
+
+std::vector<std::int32_t> attention_bounds(std::span<const std::int32_t> tokens, const MaskOptions& options) {
+  MT_CHECK(!tokens.empty() && (options.eod || !options.reset_attention_mask), "{} tokens", tokens.size());
+  const std::size_t length = tokens.size() - 1;
+  std::vector<std::int32_t> bounds{0};
+  for (std::size_t t = 0; options.reset_attention_mask && t + 1 < length; ++t) {
+    if (tokens[t] == *options.eod) bounds.push_back(static_cast<std::int32_t>(t) + 1);
+  }
+  bounds.push_back(static_cast<std::int32_t>(length));
+  return bounds;
+}
+
+}  // namespace mt::data

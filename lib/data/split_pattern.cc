@@ -1,0 +1,212 @@
+#include "data/split_pattern.h"
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "data/unicode.h"
+
+namespace mt::data {
+
+extern const std::string_view kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+namespace {
+
+constexpr std::string_view kLlama3Pattern =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+constexpr std::string_view kQwenPattern =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+constexpr std::uint8_t kWordOrSpace = kLetter | kNumber | kSpace;
+
+// One text under a scan: places are byte offsets, i.e. the first byte of a code point.
+struct Scan {
+  const char* s;
+  std::size_t size;
+  const std::uint8_t* classes;
+
+  struct At {
+    std::uint8_t bits;
+    std::uint32_t size;
+  };
+  At at(std::size_t i) const {
+    const auto byte = static_cast<unsigned char>(s[i]);
+    if (byte < 0x80) return {classes[byte], 1};
+    const Decoded d = decode_utf8(s + i);
+    return {classes[d.code_point], d.size};
+  }
+  // End of the run of code points with (bits & mask) != 0 (or == 0 when !want).
+  template <bool want>
+  std::size_t run(std::size_t i, std::uint8_t mask) const {
+    while (i < size) {
+      const auto byte = static_cast<unsigned char>(s[i]);
+      if (byte < 0x80) {
+        if (((classes[byte] & mask) != 0) != want) return i;
+        ++i;
+        continue;
+      }
+      const Decoded d = decode_utf8(s + i);
+      if (((classes[d.code_point] & mask) != 0) != want) return i;
+      i += d.size;
+    }
+    return i;
+  }
+  std::size_t newlines(std::size_t i) const {
+    while (i < size && (s[i] == '\n' || s[i] == '\r')) ++i;
+    return i;
+  }
+};
+
+// Bytes of 's 't 're 've 'm 'll 'd at s[i] == '\'', or 0.
+template <bool any_case>
+std::size_t contraction(const Scan& t, std::size_t i) {
+  if (t.size - i < 2) return 0;
+  const auto lower = [&t](std::size_t k) {
+    const char c = t.s[k];
+    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  };
+  const char a = lower(i + 1);
+  if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+  if (t.size - i < 3) return 0;
+  if (any_case && t.s[i + 1] == '\xC5' && t.s[i + 2] == '\xBF') return 3;  // U+017F folds to s
+  const char b = lower(i + 2);
+  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return 3;
+  return 0;
+}
+
+// s+(?!S) | s+ on a run of white space that starts at i: the last code point is left to what follows it.
+std::size_t space_run(const Scan& t, std::size_t i, std::size_t run_end) {
+  if (run_end == t.size) return run_end;
+  std::size_t last = run_end - 1;
+  while ((static_cast<unsigned char>(t.s[last]) & 0xC0) == 0x80) --last;
+  return last > i ? last : run_end;
+}
+
+std::size_t gpt2_end(const Scan& t, std::size_t i) {
+  if (t.s[i] == '\'') {
+    if (const std::size_t n = contraction<false>(t, i)) return i + n;
+  }
+  std::size_t first = i;
+  if (t.s[i] == ' ' && i + 1 < t.size) first = i + 1;
+  const Scan::At c = t.at(first);
+  if (c.bits & kLetter) return t.run<true>(first + c.size, kLetter);
+  if (c.bits & kNumber) return t.run<true>(first + c.size, kNumber);
+  if (!(c.bits & kSpace)) return t.run<false>(first + c.size, kWordOrSpace);
+  return space_run(t, i, t.run<true>(i, kSpace));
+}
+
+template <int max_digits>
+std::size_t llama3_end(const Scan& t, std::size_t i) {
+  const char byte = t.s[i];
+  if (byte == '\'') {
+    if (const std::size_t n = contraction<true>(t, i)) return i + n;
+  }
+  const Scan::At c = t.at(i);
+  if (c.bits & kLetter) return t.run<true>(i + c.size, kLetter);
+  if (c.bits & kNumber) {
+    std::size_t end = i + c.size;
+    for (int digits = 1; digits < max_digits && end < t.size; ++digits) {
+      const Scan::At d = t.at(end);
+      if (!(d.bits & kNumber)) break;
+      end += d.size;
+    }
+    return end;
+  }
+  const std::size_t second = i + c.size;
+  if (second < t.size && byte != '\n' && byte != '\r') {
+    const Scan::At d = t.at(second);
+    if (d.bits & kLetter) return t.run<true>(second + d.size, kLetter);
+    if (byte == ' ' && !(d.bits & kWordOrSpace)) {
+      return t.newlines(t.run<false>(second + d.size, kWordOrSpace));
+    }
+  }
+  if (!(c.bits & kSpace)) return t.newlines(t.run<false>(second, kWordOrSpace));
+  const std::size_t run_end = t.run<true>(second, kSpace);
+  for (std::size_t k = run_end; k > i; --k) {
+    if (t.s[k - 1] == '\n' || t.s[k - 1] == '\r') return k;
+  }
+  return space_run(t, i, run_end);
+}
+
+template <class End>
+std::size_t fill(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths, End end_of) {
+  const Scan scan{text.data(), text.size(), unicode_classes()};
+  std::size_t n = 0, i = position;
+  while (n < lengths.size() && i < text.size()) {
+    const std::size_t end = end_of(scan, i);
+    lengths[n++] = static_cast<std::uint32_t>(end - i);
+    i = end;
+  }
+  position = i;
+  return n;
+}
+
+}  // namespace
+
+SplitPattern SplitPattern::from_regex(const std::string& regex) {
+  SplitPattern pattern;
+  pattern.regex_ = regex;
+  if (regex == kGpt2Pattern) {
+    pattern.kind_ = PatternKind::gpt2;
+  } else if (regex == kLlama3Pattern) {
+    pattern.kind_ = PatternKind::llama3;
+  } else if (regex == kQwenPattern) {
+    pattern.kind_ = PatternKind::qwen;
+  } else {
+    pattern.kind_ = PatternKind::pcre;
+    pattern.pcre_ = std::make_unique<PcrePattern>(regex);
+  }
+  return pattern;
+}
+
+SplitPattern SplitPattern::sequence(std::vector<SplitPattern> parts) {
+  if (parts.size() == 1) return std::move(parts.front());
+  SplitPattern pattern;
+  pattern.parts_ = std::move(parts);
+  return pattern;
+}
+
+std::size_t SplitPattern::next(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths) const {
+  MT_CHECK(batched() && text.size() < (std::size_t{1} << 32), "kind {} text of {} bytes", static_cast<int>(kind_),
+           text.size());
+  switch (kind_) {
+    case PatternKind::gpt2: return fill(text, position, lengths, [](auto& t, auto i) { return gpt2_end(t, i); });
+    case PatternKind::llama3: return fill(text, position, lengths, [](auto& t, auto i) { return llama3_end<3>(t, i); });
+    case PatternKind::qwen: return fill(text, position, lengths, [](auto& t, auto i) { return llama3_end<1>(t, i); });
+    default: return fill(text, position, lengths, [](auto& t, auto) { return t.size; });
+  }
+}
+
+void SplitPattern::split(std::string_view text, std::vector<std::uint32_t>& lengths) const {
+  if (!parts_.empty()) {
+    std::vector<std::uint32_t> coarse, fine{static_cast<std::uint32_t>(text.size())};
+    if (text.empty()) fine.clear();
+    for (const SplitPattern& part : parts_) {
+      coarse.swap(fine);
+      fine.clear();
+      std::size_t begin = 0;
+      for (const std::uint32_t n : coarse) {
+        part.split(text.substr(begin, n), fine);
+        begin += n;
+      }
+    }
+    lengths.insert(lengths.end(), fine.begin(), fine.end());
+    return;
+  }
+  if (kind_ == PatternKind::pcre) return pcre_->split(text, lengths);
+  std::array<std::uint32_t, 256> some;
+  std::size_t position = 0;
+  while (const std::size_t n = next(text, position, some)) lengths.insert(lengths.end(), some.begin(), some.begin() + n);
+}
+
+std::string SplitPattern::description() const {
+  if (parts_.empty()) return regex_;
+  std::string all;
+  for (const SplitPattern& part : parts_) all += part.description() + "\n";
+  return all;
+}
+
+}  // namespace mt::data

@@ -1,0 +1,91 @@
+#include "data/tokenizer.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "data/byte_tokenizer.h"
+#include "data/tokenizer_json.h"
+
+namespace mt::data {
+
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<Tokenizer> (*make)(const TokenizerSpec&);
+};
+
+void need(const std::filesystem::path& value, const TokenizerSpec& spec, const char* flag) {
+  if (value.empty()) throw Error(Code::usage, fmt::format("{} needs {}", spec.type, flag), flag);
+}
+
+// ByteTokenizer and NullTokenizer have one end token each.
+std::unique_ptr<Tokenizer> without_eod_choice(const TokenizerSpec& spec, std::unique_ptr<Tokenizer> tokenizer) {
+  if (spec.eod_token && *spec.eod_token != tokenizer->decode(std::vector<Id>{*tokenizer->eod()})) {
+    throw Error(Code::data, fmt::format("{} has the end id {} and no token '{}'", spec.type, *tokenizer->eod(),
+                                        *spec.eod_token),
+                "--eod-token");
+  }
+  return tokenizer;
+}
+
+constexpr Kind kKinds[] = {
+    {"HuggingFaceTokenizer",
+     [](const TokenizerSpec& spec) {
+       need(spec.model, spec, "--tokenizer-model");
+       return load_tokenizer_json(spec);
+     }},
+    {"GPT2BPETokenizer",
+     [](const TokenizerSpec& spec) {
+       need(spec.vocab_file, spec, "--vocab-file");
+       need(spec.merge_file, spec, "--merge-file");
+       return load_gpt2_bpe(spec);
+     }},
+    {"ByteTokenizer",
+     [](const TokenizerSpec& spec) {
+       return without_eod_choice(spec, std::make_unique<ByteTokenizer>(spec.parse_special));
+     }},
+    {"NullTokenizer",
+     [](const TokenizerSpec& spec) {
+       return without_eod_choice(spec, std::make_unique<NullTokenizer>(spec.vocab_size));
+     }},
+};
+
+constexpr std::string_view kNames[] = {kKinds[0].name, kKinds[1].name, kKinds[2].name, kKinds[3].name};
+static_assert(std::size(kNames) == std::size(kKinds));
+
+}  // namespace
+
+std::vector<Id> Tokenizer::encode(std::string_view text) const {
+  EncodeScratch scratch;
+  std::vector<Id> ids;
+  encode(text, scratch, ids);
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const Id> ids) const {
+  std::string text;
+  decode(ids, text);
+  return text;
+}
+
+std::span<const std::string_view> tokenizer_types() { return kNames; }
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec) {
+  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == spec.type; });
+  if (kind == std::end(kKinds)) {
+    std::string known;
+    for (const std::string_view name : kNames) known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
+    throw Error(Code::usage, fmt::format("unknown tokenizer type '{}'", spec.type), "--tokenizer-type", "one of " + known);
+  }
+  return kind->make(spec);
+}
+
+Id require_eod(const Tokenizer& tokenizer) {
+  if (const std::optional<Id> id = tokenizer.eod()) return *id;
+  throw Error(Code::data, "the tokenizer names no end token, and not exactly one of <|endoftext|>, <|end_of_text|>, </s> "
+              "is in it", "", "give --eod-token");
+}
+
+}  // namespace mt::data

@@ -1,0 +1,91 @@
+#pragma once
+// A tokenizer turns text into ids and back; every kind stands behind this one seam.
+//
+// A Tokenizer is immutable after construction and may be used by any number of threads at once. What a thread needs to
+// be fast (its word cache and buffers) lives in an EncodeScratch that the caller owns: one per thread and tokenizer.
+//
+// Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (byte-level BPE from tokenizer.json), GPT2BPETokenizer
+// (vocab.json + merges.txt), ByteTokenizer (a byte is an id, end id 256), NullTokenizer (text is integers).
+// Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_test.cc and one file a kind.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/word_cache.h"
+
+namespace mt::data {
+
+using Id = std::int32_t;
+
+// What one thread keeps between calls of encode. Never share one between threads or between two tokenizers.
+struct EncodeScratch {
+  WordCache words;                      // ids of pieces already seen
+  std::string normalized;               // the text after normalisation
+  std::vector<std::uint32_t> lengths;   // pieces of the batch at hand, in bytes
+  std::vector<Id> symbols;              // the piece being merged
+  std::int64_t specials_as_text = 0;    // special strings met in text and left as plain text, summed over calls
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Append the ids of `text` to `out`. Special strings are plain text unless the tokenizer was made with
+  // parse_special; added tokens that are not special always match. Nothing is added before or after.
+  //   needs  valid UTF-8 (text sources check it); ByteTokenizer takes any bytes
+  //   gives  at most one id a byte for byte-level kinds
+  //   fails  Error{data}: a byte without a token, NullTokenizer: a word that is no id. `out` may hold part of the text
+  //   cost   no allocation a piece once the cache is warm
+  virtual void encode(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const = 0;
+
+  // Append the text of `ids` to `out`, byte for byte: a cut-off character stays cut off.
+  //   fails  Error{data}: an id outside the vocabulary
+  virtual void decode(std::span<const Id> ids, std::string& out) const = 0;
+
+  // Largest id plus one, added tokens included: the true vocabulary, before any padding.
+  virtual std::int32_t vocab_size() const = 0;
+
+  // The id that ends a document, or nothing; see require_eod.
+  virtual std::optional<Id> eod() const = 0;
+
+  // 64-bit hash of everything that decides ids (vocabulary, merges, split, normaliser, added tokens), the same on
+  // every machine and whichever file format it was read from. The end id is not part of it.
+  virtual std::uint64_t fingerprint() const = 0;
+
+  // Convenience for a few strings: own scratch, own vector.
+  std::vector<Id> encode(std::string_view text) const;
+  std::string decode(std::span<const Id> ids) const;
+};
+
+// What the tokenizer flags say.
+struct TokenizerSpec {
+  std::string type = "HuggingFaceTokenizer";
+  std::filesystem::path model;       // --tokenizer-model: a tokenizer.json or the directory that holds it
+  std::filesystem::path vocab_file;  // --vocab-file, GPT2BPETokenizer
+  std::filesystem::path merge_file;  // --merge-file, GPT2BPETokenizer
+  std::optional<std::string> eod_token;  // --eod-token
+  std::int32_t vocab_size = 0;           // --vocab-size, NullTokenizer
+  bool parse_special = false;            // --parse-special
+};
+
+// The kinds, as written after --tokenizer-type.
+std::span<const std::string_view> tokenizer_types();
+
+// Read and build.
+//   fails  Error{usage}: unknown type, a flag of the type missing; Error{io}, Error{corrupt}: the files;
+//          Error{data}: a part of tokenizer.json this build does not know, an --eod-token that is no token
+//   cost   0.05-0.3 s for a vocabulary of 50,000-150,000
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec);
+
+// The end id. Rule: --eod-token, else eos_token of tokenizer_config.json beside the file, else the only one present of
+// <|endoftext|>, <|end_of_text|>, </s>.
+//   fails  Error{data} naming --eod-token
+Id require_eod(const Tokenizer& tokenizer);
+
+}  // namespace mt::data

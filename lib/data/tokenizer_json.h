@@ -1,0 +1,30 @@
+#pragma once
+// Tokenizer files: Hugging Face's tokenizer.json, GPT-2's vocab.json and merges.txt, and writing a tokenizer.json.
+//
+// Read of tokenizer.json: model BPE over bytes; normalizer null or NFC; pre_tokenizer ByteLevel and Split (Isolated), in
+// any sequence; added_tokens with all their flags. The post-processor is not applied: ids are those of the text alone.
+// An added token whose content the model lacks keeps the id the file gives it. Anything else the file asks for is an
+// error that names it, never ignored.
+// Code: data/tokenizer_json.cc (reading), data/tokenizer_json_writer.cc. Tests: tests/data/tokenizer_json_test.cc.
+
+#include <filesystem>
+#include <memory>
+
+#include "data/bpe_trainer.h"
+#include "data/tokenizer.h"
+
+namespace mt::data {
+
+// spec.model is the file or its directory; a tokenizer_config.json beside it may name the end token.
+//   fails  Error{io}, Error{corrupt} (not JSON, a merge of unknown tokens, two tokens with one id), Error{data}: a part
+//          this reader does not know, named
+//   cost   a tokenizer.json of 10 MB: about 0.2 s
+std::unique_ptr<Tokenizer> load_tokenizer_json(const TokenizerSpec& spec);
+
+// spec.vocab_file and spec.merge_file; <|endoftext|> is the end token and special.
+std::unique_ptr<Tokenizer> load_gpt2_bpe(const TokenizerSpec& spec);
+
+// Write what a trainer learned, readable by load_tokenizer_json and by Hugging Face's library.   fails  Error{io}
+void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe);
+
+}  // namespace mt::data
