@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "data/byte_level_bpe.h"
 
@@ -203,12 +204,11 @@ std::optional<Id> find_eod(const TokenTable& tokens, const TokenizerSpec& spec, 
     return id;
   }
   if (!config.empty() && fs::exists(config)) {
-    const JsonFile file(config);
-    std::string_view name;
-    dom::element eos;
-    if (member(file.root, "eos_token", eos)) {
-      if (eos.get(name) != simdjson::SUCCESS) name = text_or(eos, "content", "");
-      if (const std::optional<Id> id = tokens.find(name)) return id;
+    const Json j = read_json(config);  // holds integers beyond 64 bits, which simdjson refuses
+    Json eos = j.is_object() && j.contains("eos_token") ? j.at("eos_token") : Json();
+    if (eos.is_object() && eos.contains("content")) eos = eos.at("content");
+    if (eos.is_string()) {
+      if (const std::optional<Id> id = tokens.find(eos.get<std::string>())) return id;
     }
   }
   std::optional<Id> only;

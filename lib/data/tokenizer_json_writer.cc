@@ -9,7 +9,7 @@ namespace mt::data {
 
 namespace {
 
-std::string quoted(std::string_view text) { return Json(text).dump(); }
+std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 Json byte_level(bool add_prefix_space) {
   return Json{{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}};
@@ -35,13 +35,13 @@ void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& b
   out += "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n";
   out += "    \"ignore_merges\": false,\n    \"vocab\": {";
   for (std::size_t id = 0; id < bpe.tokens.size(); ++id) {
-    out += fmt::format("{}\n      {}: {}", id == 0 ? "" : ",", quoted(spelled(id)), id);
+    out += fmt::format("{}\n      {}: {}", id == 0 ? "" : ",", json_text(spelled(id)), id);
   }
   out += "\n    },\n    \"merges\": [";
   for (std::size_t i = 0; i < bpe.merges.size(); ++i) {
     const Merge& m = bpe.merges[i];
-    out += fmt::format("{}\n      [{}, {}]", i == 0 ? "" : ",", quoted(spelled(static_cast<std::size_t>(m.left))),
-                       quoted(spelled(static_cast<std::size_t>(m.right))));
+    out += fmt::format("{}\n      [{}, {}]", i == 0 ? "" : ",", json_text(spelled(static_cast<std::size_t>(m.left))),
+                       json_text(spelled(static_cast<std::size_t>(m.right))));
   }
   out += "\n    ]\n  }\n}\n";
   write_file_atomic(path, out);

@@ -1,0 +1,84 @@
+// Ids of the reference library, line by line.
+
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "data/nfc.h"
+#include "data/tokenizer.h"
+#include "test_data.h"
+
+namespace mt::data {
+namespace {
+
+struct Golden {
+  std::string text;
+  std::vector<Id> ids;
+};
+
+std::vector<Golden> read_golden(const std::filesystem::path& path) {
+  std::istringstream lines(read_file(path));
+  std::vector<Golden> rows;
+  for (std::string line; std::getline(lines, line);) {
+    const Json j = parse_json(line, path.string());
+    rows.push_back({j.at("text").get<std::string>(), j.at("ids").get<std::vector<Id>>()});
+  }
+  return rows;
+}
+
+void expect_golden(const Tokenizer& tokenizer, const std::filesystem::path& path, bool nfc) {
+  const std::vector<Golden> rows = read_golden(path);
+  ASSERT_GT(rows.size(), 100u);
+  EncodeScratch scratch;  // shared over lines, as a worker shares it
+  for (const Golden& row : rows) {
+    std::vector<Id> ids;
+    tokenizer.encode(row.text, scratch, ids);
+    EXPECT_EQ(ids, row.ids) << "text: " << row.text;
+    std::string buffer;
+    EXPECT_EQ(tokenizer.decode(row.ids), nfc ? std::string(to_nfc(row.text, buffer)) : row.text);
+  }
+}
+
+class GoldenTokenizers : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTokenizers, give_the_reference_ids_and_the_text_back) {
+  const auto folder = test_data() / "tokenizers" / GetParam();
+  if (!std::filesystem::exists(folder / "golden.jsonl")) GTEST_SKIP() << "no " << folder;
+  TokenizerSpec spec;
+  spec.model = folder;
+  spec.parse_special = true;
+  expect_golden(*make_tokenizer(spec), folder / "golden.jsonl", std::string(GetParam()) == "qwen3");
+}
+
+INSTANTIATE_TEST_SUITE_P(, GoldenTokenizers, ::testing::Values("gpt2", "llama3", "qwen3"));
+
+TEST(Gpt2FromVocabAndMerges, gives_the_ids_and_the_fingerprint_of_its_tokenizer_json) {
+  const auto folder = test_data() / "tokenizers" / "gpt2";
+  if (!std::filesystem::exists(folder / "merges.txt")) GTEST_SKIP() << "no " << folder;
+  TokenizerSpec spec;
+  spec.type = "GPT2BPETokenizer";
+  spec.vocab_file = folder / "vocab.json";
+  spec.merge_file = folder / "merges.txt";
+  spec.parse_special = true;
+  const auto tokenizer = make_tokenizer(spec);
+  expect_golden(*tokenizer, folder / "golden.jsonl", false);
+  TokenizerSpec json;
+  json.model = folder / "tokenizer.json";
+  EXPECT_EQ(tokenizer->fingerprint(), make_tokenizer(json)->fingerprint());
+  EXPECT_EQ(tokenizer->vocab_size(), 50257);
+  EXPECT_EQ(tokenizer->eod(), 50256);
+}
+
+TEST(EndToken, comes_from_the_configuration_beside_the_file) {
+  const auto folder = test_data() / "tokenizers" / "qwen3";
+  if (!std::filesystem::exists(folder / "tokenizer_config.json")) GTEST_SKIP() << "no " << folder;
+  TokenizerSpec spec;
+  spec.model = folder / "tokenizer.json";
+  EXPECT_EQ(require_eod(*make_tokenizer(spec)), 151645);  // <|im_end|>
+  spec.eod_token = "<|endoftext|>";
+  EXPECT_EQ(require_eod(*make_tokenizer(spec)), 151643);
+}
+
+}  // namespace
+}  // namespace mt::data
