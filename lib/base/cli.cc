@@ -80,7 +80,8 @@ void dump_options(const Tool& tool) {
     for (const OptionRow& row : p.table.rows()) {
       const Json j = {{"tool", tool.name}, {"command", c.name}, {"name", row.name}, {"argument", row.argument},
                       {"unit", row.unit}, {"default", row.fallback}, {"help", row.help}, {"group", row.group},
-                      {"multiple", row.multiple}, {"hidden", row.hidden}, {"choices", row.choices}};
+                      {"multiple", row.multiple}, {"hidden", row.hidden}, {"choices", row.choices},
+                      {"aliases", p.table.aliases_of(row.name)}};
       object(j);
     }
   }

@@ -274,6 +274,13 @@ void OptionTable::alias(std::string other_name, const std::string& name) {
   aliases_[std::move(other_name)] = name;
 }
 
+std::vector<std::string> OptionTable::aliases_of(const std::string& name) const {
+  std::vector<std::string> others;
+  for (const auto& [other, target] : aliases_)
+    if (target == name) others.push_back(other);
+  return others;
+}
+
 void OptionTable::positional(std::vector<std::string>& into, std::string argument, std::string help) {
   positional_ = &into;
   positional_argument_ = std::move(argument);
@@ -478,8 +485,7 @@ std::string OptionTable::help() const {
       }
       if (!row.unit.empty()) note(row.unit);
       if (!row.fallback.empty()) note("default " + row.fallback);
-      for (const auto& [other, name] : aliases_)
-        if (name == row.name) note("also --" + other);
+      for (const std::string& other : aliases_of(row.name)) note("also --" + other);
       if (!notes.empty()) text += " (" + notes + ")";
       entry("--" + row.name + (row.argument.empty() ? "" : " " + row.argument + (row.multiple ? "..." : "")), text);
     }

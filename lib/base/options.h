@@ -69,6 +69,7 @@ class OptionTable {
   std::string short_usage() const;
   const std::string& tool() const { return tool_; }
   const std::vector<OptionRow>& rows() const { return rows_; }
+  std::vector<std::string> aliases_of(const std::string& name) const;
   // {"save-interval": "100", ...}: every resolved value, for the registry.
   Json resolved() const;
 

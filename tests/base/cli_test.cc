@@ -127,6 +127,7 @@ TEST(Cli, DumpOptionsPrintsATableForTheManLint) {
   EXPECT_EQ(first.at("command"), "list");
   EXPECT_EQ(first.at("name"), "number");
   EXPECT_EQ(first.at("default"), "3");
+  EXPECT_TRUE(first.at("aliases").empty());
 }
 
 TEST(Cli, FatalHookSeesTheCodeOfAFailureOnly) {
