@@ -1,0 +1,76 @@
+#include "ops/cpu/vector/kernels.h"
+
+namespace mt::ops::cpu::MT_ISA {
+
+namespace {
+constexpr Count kBlock = 256;  // exponentials computed before they are added: stays in the nearest cache
+}
+
+void exp_sums(const float* x, float max, Count n, float* sums) {
+  float e[kBlock], d[kBlock];
+  Lanes exps = all(0.0f), logits = all(0.0f);
+  for (Count at = 0; at < n; at += kBlock) {
+    const Count count = n - at < kBlock ? n - at : kBlock, padded = (count + kLanes - 1) / kLanes * kLanes;
+    MT_EACH for (Count i = 0; i < count; ++i) d[i] = x[at + i] - max;
+    MT_EACH for (Count i = 0; i < count; ++i) e[i] = exp_f32(d[i]);
+    for (Count i = count; i < padded; ++i) d[i] = e[i] = 0.0f;
+    for (Count i = 0; i < padded; i += kLanes) {
+      exps += load(e + i);
+      logits += load(d + i);
+    }
+  }
+  sums[0] = total(exps);
+  sums[1] = total(logits);
+}
+
+void softmax_gradient(const float* x, float max, float factor, float subtract, float* out, Count n) {
+  MT_EACH for (Count i = 0; i < n; ++i) out[i] = exp_f32(x[i] - max) * factor - subtract;
+}
+
+float exp_row(float* x, float max, Count n) {
+  MT_EACH for (Count i = 0; i < n; ++i) x[i] = exp_f32(x[i] - max);
+  return sum_over(n, [=](auto at) __attribute__((always_inline)) { return at(x); });
+}
+
+void softmax_backward(const float* p, const float* dp, float delta, float scale, float* ds, Count n) {
+  MT_EACH for (Count i = 0; i < n; ++i) ds[i] = p[i] * (dp[i] - delta) * scale;
+}
+
+void adamw(float* master, float* exp_avg, float* exp_avg_sq, const float* grad, const AdamwStep& step, Count n) {
+  const float keep = 1.0f - step.lr * step.weight_decay, rate = step.lr / step.c1, root_c2 = __builtin_sqrtf(step.c2);
+  const float b1 = step.beta1, b2 = step.beta2, a1 = 1.0f - b1, a2 = 1.0f - b2, gs = step.grad_scale;
+  const float epsilon = step.epsilon;
+  MT_EACH for (Count i = 0; i < n; ++i) {
+    const float g = grad[i] * gs;
+    const float m = exp_avg[i] * b1 + g * a1;
+    const float v = exp_avg_sq[i] * b2 + (g * g) * a2;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    master[i] = master[i] * keep - rate * (m / (__builtin_sqrtf(v) / root_c2 + epsilon));
+  }
+}
+
+Count add_squares(const float* x, Count n, std::int64_t* digits) {
+  // By exponent: the squares of mantissas are below 2^48, so 2^15 of them fit a slot with room. Four tables, because
+  // neighbours often share an exponent and would wait for each other's store.
+  std::uint64_t slots[4][256];
+  __builtin_memset(slots, 0, sizeof slots);
+  for (Count i = 0; i < n; ++i) {
+    const std::uint32_t u = std::bit_cast<std::uint32_t>(x[i]), e = (u >> 23) & 255u;
+    const std::uint64_t m = (u & 0x7fffffu) | (e != 0 ? 0x800000u : 0u);
+    slots[i & 3][e] += e == 255 ? 1 : m * m;
+  }
+  for (std::uint32_t e = 0; e < 255; ++e) {
+    // Value is sum·2^(2·max(e,1) − 300); digit 0 starts at 2^−298.
+    const std::uint64_t sum = slots[0][e] + slots[1][e] + slots[2][e] + slots[3][e];
+    if (sum == 0) continue;
+    const std::uint32_t at = 2 * ((e == 0 ? 1 : e) - 1), digit = at / 32, bit = at % 32;
+    const std::uint64_t low = (sum & 0xffffffffu) << bit, high = (sum >> 32) << bit;
+    digits[digit] += static_cast<std::int64_t>(low & 0xffffffffu);
+    digits[digit + 1] += static_cast<std::int64_t>((low >> 32) + (high & 0xffffffffu));
+    digits[digit + 2] += static_cast<std::int64_t>(high >> 32);
+  }
+  return static_cast<Count>(slots[0][255] + slots[1][255] + slots[2][255] + slots[3][255]);
+}
+
+}  // namespace mt::ops::cpu::MT_ISA
