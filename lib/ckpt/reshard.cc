@@ -19,7 +19,8 @@ void check_cover(const Reader& source, const std::vector<std::vector<TensorBox>>
     }
   source.check(all);
   for (const auto& t : source.manifest().tensors) {
-    const auto problem = coverage_problem(t.shape, boxes[&t]);
+    // A tensor without elements is covered by nothing at all, but must not get lost.
+    const auto problem = boxes.count(&t) == 0 ? "no rank has it" : coverage_problem(t.shape, boxes[&t]);
     if (!problem.empty())
       throw Error(Code::config, "the new layout: " + tensor_text(t.name, t.kind) + ": " + problem,
                   source.dir().string());
@@ -77,7 +78,9 @@ std::vector<std::vector<TensorBox>> split_by_rows(const Manifest& manifest, int 
   for (const auto& t : manifest.tensors)
     for (int i = 0; i < num_shards; ++i) {
       TensorBox b{t.name, t.kind, t.dtype, t.shape, part_of(whole(t.shape), num_shards, i)};
-      if (b.box.num_dims() == static_cast<int>(t.shape.size()) && !b.box.empty())
+      const bool kept = num_elements(t.shape) == 0 ? i == 0 : !b.box.empty();
+      if (num_elements(t.shape) == 0) b.box = whole(t.shape);
+      if (kept)
         owned[static_cast<std::size_t>(i)].push_back(std::move(b));
     }
   return owned;

@@ -70,8 +70,12 @@ class FileImage {
   }
 
   Json table(int rank) const {
+    // Listed as the caller gave them: the order of the model, in which "the first tensor that differs" is meant.
+    std::vector<std::size_t> listed(order_.size());
+    std::iota(listed.begin(), listed.end(), std::size_t{0});
+    std::sort(listed.begin(), listed.end(), [&](auto a, auto b) { return order_[a] < order_[b]; });
     Json tensors = Json::array();
-    for (std::size_t k = 0; k < order_.size(); ++k) {
+    for (const auto k : listed) {
       const auto& t = boxes_[order_[k]];
       std::string hashes;
       for (const auto h : hashes_[k]) hashes += hash_text(h);
