@@ -6,6 +6,7 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 bad=0
 fresh() { rm -rf "${work:?}/t"; mkdir -p "$work/t/lib/base" "$work/t/lib/ops" "$work/t/lib/comm" "$work/t/cmd/mt-x"; }
+repeat() { for ((i = 0; i < $1; ++i)); do echo "$2"; done; }
 finds() {  # finds "what" WORDS command...
   local what="$1" words="$2" said
   shift 2
@@ -27,11 +28,11 @@ finds "a relative include" "names no module" bash "$lint/floors.sh" "$work/t/lib
 fresh; echo '#include "base/a.h"' > "$work/t/lib/ops/x.cc"
 passes "an arrow down" bash "$lint/floors.sh" "$work/t/lib"
 
-fresh; yes '// line' | head -601 > "$work/t/lib/base/x.cc"
+fresh; repeat 601 '// line' > "$work/t/lib/base/x.cc"
 finds "a long file" "601 lines" bash "$lint/sizes.sh" "$work/t"
-fresh; yes '// line' | head -201 > "$work/t/cmd/mt-x/main.cc"
+fresh; repeat 201 '// line' > "$work/t/cmd/mt-x/main.cc"
 finds "a long main" "the limit is 200" bash "$lint/sizes.sh" "$work/t"
-long() { echo "$1"; yes '  f();' | head -"$2"; echo '}'; }
+long() { echo "$1"; repeat "$2" '  f();'; echo '}'; }
 fresh; { echo 'namespace n {'; echo 'struct S { int a = 3; };'; long 'void g(int a) {' 99; echo '}'; } > "$work/t/lib/base/x.cc"
 finds "a long function" "x.cc:3: function of 101 lines" bash "$lint/sizes.sh" "$work/t"
 fresh; { echo 'class C {'; long '  int g() const {' 99; echo '};'; } > "$work/t/lib/base/x.h"
@@ -82,4 +83,5 @@ example() {
 passes "an example that runs" example '.\\" run: echo a > f\n.EX\nmt\\-x \\-\\-lr 3 | grep rate\ngrep \\(aqa\\(aq f\n.EE\n'
 finds "an example that fails" "false" example '.EX\nfalse\n.EE\n'
 passes "an example not to be run" example '.\\" no-run\n.EX\nfalse\n.EE\n.EX\ntrue\n.EE\n'
+[ "$bad" -eq 0 ] && echo "every lint found its mistake"
 exit "$bad"
