@@ -111,8 +111,15 @@ function(mt_tests folder)
   if(NOT A_NO_PCH)
     mt_use_pch(test_${folder} mt_pch_tests)
   endif()
-  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "unit;${A_LABELS}" TIMEOUT 600 ENVIRONMENT "${MT_TEST_ENVIRONMENT}")
+  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 TEST_LIST test_${folder}_list PROPERTIES TIMEOUT 600)
+  # gtest_discover_tests cannot pass properties that are lists; CTest reads this file after its own.
+  set(labels unit ${A_LABELS})
+  set(properties "${CMAKE_CURRENT_BINARY_DIR}/test_${folder}_properties.cmake")
+  file(CONFIGURE OUTPUT "${properties}" @ONLY CONTENT "foreach(test IN LISTS test_@folder@_list)
+  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"@labels@\" ENVIRONMENT \"@MT_TEST_ENVIRONMENT@\")
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${properties}")
 endfunction()
 
 # mt_script_test(NAME script.sh [ARGS a...] [LABELS l...]): a bash script as a test; exit status 77 is a skip.
