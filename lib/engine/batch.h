@@ -1,0 +1,27 @@
+#pragma once
+// A micro-batch on the host, and its copy on the device.
+//
+//   T  tokens = sequences · seq_length
+// Code: engine/batch.cc. Tests: tests/engine/.
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/context.h"
+
+namespace mt {
+
+struct HostBatch {
+  std::vector<std::int32_t> ids, labels;    // [T]; labels may be empty when generating
+  std::vector<float> mask;                  // [T]: 1 where the label counts
+  std::vector<std::int64_t> ordinals;       // [T]
+  std::vector<std::int32_t> positions;      // [T]
+  std::vector<std::int32_t> cu_seqlens;     // [B + 1]
+  double unmasked() const;
+};
+
+// Copy to `arena`; loss_scale = mask · scale.
+//   needs  `batch` lives until the stream ran
+Tokens upload(Stream& stream, Arena& arena, const HostBatch& batch, double scale);
+
+}  // namespace mt

@@ -1,0 +1,47 @@
+#pragma once
+// Places checkpoints into parameters and optimizer state, and back.
+//
+// Stored kinds: "weight" (compute dtype), "exp_avg", "exp_avg_sq" (f32), and "master" (f32) where the model is not f32.
+// Every unique byte is written once: ranks that hold the same box write a part each, small tensors go whole to one of
+// them. Code: engine/checkpoint.cc. Tests: tests/engine/checkpoint_test.cc.
+
+#include <filesystem>
+
+#include "ckpt/manifest.h"
+#include "ckpt/reader.h"
+#include "comm/groups.h"
+#include "optim/optimizer.h"
+
+namespace mt {
+
+// What to read: all of a run, or weights alone.
+enum class LoadWhat : std::uint8_t { everything, weights };
+
+// Boxes of the whole job that the rank at `coordinate` writes, in table order.
+std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
+                                      DType compute);
+
+// Throw unless `reader` can fill a model of this shape: every tensor there with its shape, none left over, and the
+// boxes of this rank readable. No memory for tensors is touched.
+//   fails  Error{config} naming the tensor; Error{corrupt}
+void check_loadable(const Reader& reader, const ModelSpec& model, const std::vector<ParamSpec>& specs,
+                    LoadWhat what);
+
+// Fill weights (and master, moments) of this rank. A checkpoint of another dtype is converted; master weights come
+// from "master" where stored, else from "weight".
+//   fails  as check_loadable, Error{io}; memory is then partly written
+void load_training(const Reader& reader, Stream& stream, ParameterStore& store, Optimizer& optimizer, LoadWhat what);
+// Weights alone into the store, for scoring.
+void load_weights(const Reader& reader, Stream& stream, ParameterStore& store);
+
+// Save the whole job's state as `meta.iteration` under `root`. Collective over the world.
+//   gives  bytes of this rank's data file
+//   fails  the first failing rank's error, on every rank; the previous checkpoint stays
+std::uint64_t save_training(const std::filesystem::path& root, const CheckpointMeta& meta, const ModelSpec& model,
+                            Stream& stream, const Groups& groups, const ParameterStore& store,
+                            const Optimizer& optimizer);
+
+// True on every rank of the group if `mine` is true on any. Collective.
+bool any_rank(Stream& stream, Communicator& group, bool mine);
+
+}  // namespace mt
