@@ -58,6 +58,38 @@ double LrSchedule::weight_decay(std::int64_t n) const {
   return start_weight_decay + c * (end_weight_decay - start_weight_decay);
 }
 
+Json to_json(const LrSchedule& s) {
+  return {{"max_lr", s.max_lr},
+          {"min_lr", s.min_lr},
+          {"warmup_init", s.warmup_init},
+          {"warmup_samples", s.warmup_samples},
+          {"decay_samples", s.decay_samples},
+          {"wsd_decay_samples", s.wsd_decay_samples},
+          {"style", static_cast<int>(s.style)},
+          {"wsd_style", static_cast<int>(s.wsd_style)},
+          {"start_weight_decay", s.start_weight_decay},
+          {"end_weight_decay", s.end_weight_decay},
+          {"weight_decay_samples", s.weight_decay_samples},
+          {"weight_decay_style", static_cast<int>(s.weight_decay_style)}};
+}
+
+LrSchedule lr_schedule_from_json(const Json& j, const std::string& where) {
+  LrSchedule s;
+  s.max_lr = json_field<double>(j, "max_lr", where);
+  s.min_lr = json_field<double>(j, "min_lr", where);
+  s.warmup_init = json_field<double>(j, "warmup_init", where);
+  s.warmup_samples = json_field<std::int64_t>(j, "warmup_samples", where);
+  s.decay_samples = json_field<std::int64_t>(j, "decay_samples", where);
+  s.wsd_decay_samples = json_field<std::int64_t>(j, "wsd_decay_samples", where);
+  s.style = static_cast<LrStyle>(json_field<int>(j, "style", where));
+  s.wsd_style = static_cast<WsdStyle>(json_field<int>(j, "wsd_style", where));
+  s.start_weight_decay = json_field<double>(j, "start_weight_decay", where);
+  s.end_weight_decay = json_field<double>(j, "end_weight_decay", where);
+  s.weight_decay_samples = json_field<std::int64_t>(j, "weight_decay_samples", where);
+  s.weight_decay_style = static_cast<LrStyle>(json_field<int>(j, "weight_decay_style", where));
+  return s;
+}
+
 LrStyle parse_lr_style(const std::string& name) {
   return parse<LrStyle>(std::array{"constant", "linear", "cosine", "inverse-square-root", "WSD"}, name,
                         "lr-decay-style");

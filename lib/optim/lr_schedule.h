@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/json.h"
+
 namespace mt {
 
 enum class LrStyle : std::uint8_t { constant, linear, cosine, inverse_square_root, wsd };
@@ -25,6 +27,10 @@ struct LrSchedule {
   double learning_rate(std::int64_t n) const;
   double weight_decay(std::int64_t n) const;
 };
+
+// Round trip for the training state of a checkpoint.   fails  Error{corrupt} naming the field
+Json to_json(const LrSchedule& schedule);
+LrSchedule lr_schedule_from_json(const Json& json, const std::string& where);
 
 // By Megatron's names: "constant", "linear", "cosine", "inverse-square-root", "WSD"; "exponential", "minus_sqrt", ….
 //   fails  Error{usage} listing the names

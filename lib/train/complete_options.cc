@@ -1,0 +1,96 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "layout/validate.h"
+#include "schedule/schedule.h"
+#include "train/batch_source.h"
+#include "train/trainer.h"
+
+namespace mt {
+
+namespace {
+
+void check_names(const TrainingOptions& o) {
+  const auto one_of = [](const char* flag, const std::string& v, std::initializer_list<const char*> names) {
+    std::string all;
+    for (const char* n : names) {
+      if (v == n) return;
+      all += std::string(all.empty() ? "" : ", ") + n;
+    }
+    throw Error(Code::usage, fmt::format("--{} '{}' is unknown", flag, v), "", "one of " + all);
+  };
+  one_of("position-embedding-type", o.model.position_embedding_type, {"learned_absolute", "rope", "none"});
+  one_of("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
+  one_of("device", o.device, {"cpu"});
+  parse_lr_style(o.lr.decay_style);
+  parse_wsd_style(o.lr.wsd_decay_style);
+  const auto& table = schedule_table();
+  if (std::none_of(table.begin(), table.end(), [&](const auto& r) { return o.schedule == r.name; }))
+    one_of("pipeline-schedule", o.schedule, {"1f1b", "gpipe"});
+}
+
+// Options that are each fine alone.
+std::vector<Problem> run_problems(const TrainingOptions& o) {
+  std::vector<Problem> p;
+  const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
+  if (o.fp16) add("fp16 needs a loss scaler, which this program does not have", "--bf16");
+  if (o.train_iters < 0) add("train-iters is not given", "--train-iters 100");
+  if (o.lr.min_lr > o.lr.lr) add(fmt::format("min-lr {} is above lr {}", o.lr.min_lr, o.lr.lr), "a smaller --min-lr");
+  if (o.lr.warmup_init > o.lr.lr)
+    add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
+  if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
+  const std::int64_t decay = o.lr.decay_iters.value_or(o.train_iters);
+  if (o.train_iters > 0 && o.lr.warmup_iters >= decay && o.lr.warmup_iters > 0)
+    add(fmt::format("lr-warmup-iters {} is not below lr-decay-iters {}", o.lr.warmup_iters, decay),
+        fmt::format("--lr-warmup-iters {}", decay - 1));
+  if (o.adam.beta1 < 0 || o.adam.beta1 >= 1 || o.adam.beta2 < 0 || o.adam.beta2 >= 1)
+    add("adam betas must be in [0, 1)", "--adam-beta1 0.9 --adam-beta2 0.999");
+  for (double d : {o.model.attention_dropout, o.model.hidden_dropout})
+    if (d < 0 || d >= 1) add(fmt::format("dropout {} is not in [0, 1)", d), "0.1");
+  return p;
+}
+
+}  // namespace
+
+ModelSpec model_of(const TrainingOptions& o) { return build_model(o.model, vocab_size_of(o.data)); }
+
+LrSchedule lr_schedule_of(const TrainingOptions& o) {
+  const std::int64_t gbs = o.batch.global_batch, decay_iters = o.lr.decay_iters.value_or(o.train_iters);
+  LrSchedule s;
+  s.max_lr = o.lr.lr;
+  s.min_lr = o.lr.min_lr;
+  s.warmup_init = o.lr.warmup_init;
+  s.decay_samples = std::max<std::int64_t>(1, decay_iters * gbs);
+  s.warmup_samples = o.lr.warmup_fraction > 0
+                         ? static_cast<std::int64_t>(o.lr.warmup_fraction * static_cast<double>(s.decay_samples))
+                         : o.lr.warmup_iters * gbs;
+  s.wsd_decay_samples = o.lr.wsd_decay_iters.value_or(0) * gbs;
+  s.style = parse_lr_style(o.lr.decay_style);
+  s.wsd_style = parse_wsd_style(o.lr.wsd_decay_style);
+  s.start_weight_decay = o.lr.start_weight_decay.value_or(o.lr.weight_decay);
+  s.end_weight_decay = o.lr.end_weight_decay.value_or(o.lr.weight_decay);
+  s.weight_decay_samples = o.train_iters * gbs;
+  s.weight_decay_style = parse_lr_style(o.lr.weight_decay_incr_style);
+  return s;
+}
+
+TrainingOptions complete_options(TrainingOptions o, int world) {
+  check_names(o);
+  auto& p = o.parallel;
+  if (p.sequence_parallel && p.tp == 1) {
+    log::warn("--sequence-parallel without tensor parallelism does nothing and is off");
+    p.sequence_parallel = false;
+  }
+  const int model_ranks = std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp);
+  if (world > 0) p.dp = std::max(1, world / model_ranks);
+  if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
+  Limits limits;
+  limits.world = world;
+  auto problems = validate(model_of(o), p, o.batch, limits, int{o.bf16} + int{o.fp16});
+  for (auto& more : run_problems(o)) problems.push_back(std::move(more));
+  require_valid(problems);
+  return o;
+}
+
+}  // namespace mt

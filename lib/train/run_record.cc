@@ -1,0 +1,133 @@
+#include "train/run_record.h"
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+
+#include "base/cli.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace mt {
+
+namespace {
+
+constexpr double kFollowEvery_s = 5;
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string local_time_text() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t t = std::chrono::system_clock::to_time_t(now);
+  std::tm tm{};
+  ::localtime_r(&t, &tm);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() % 1000000;
+  return fmt::format("{}.{:06d}", text, us);
+}
+
+std::filesystem::path metrics_path(const TrainingOptions& o) {
+  if (!o.metrics_file.empty()) return o.metrics_file;
+  return o.save.empty() ? std::filesystem::path("run.jsonl") : std::filesystem::path(o.save) / "run.jsonl";
+}
+
+}  // namespace
+
+std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_step_s, double mean_loss) {
+  std::string s = fmt::format(" [{}] iteration {:8d}/{:8d} | consumed samples: {:12d} |", local_time_text(), r.iteration,
+                              train_iters, r.consumed_samples);
+  s += fmt::format(" elapsed time per iteration (ms): {:.1f} |", mean_step_s * 1e3);
+  s += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.3f} |", r.tflops);
+  s += fmt::format(" learning rate: {:.6E} | global batch size: {:5d} |", r.learning_rate, r.global_batch);
+  if (std::isfinite(mean_loss)) s += fmt::format(" lm loss: {:.6E} |", mean_loss);
+  s += fmt::format(" loss scale: {:.1f} | grad norm: {:.3f} |", 1.0, r.grad_norm);
+  s += fmt::format(" number of skipped iterations: {:3d} | number of nan iterations: {:3d} |", r.skipped_so_far,
+                   r.skipped_so_far);
+  return s + fmt::format(" mfu: {:.3f} |", r.mfu);
+}
+
+RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool)
+    : options_(options), tool_(tool), index_(RunIndex::open(options.registry)), started_s_(now_s()) {
+  const auto path = metrics_path(options);
+  try {
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    log_.emplace(path);
+  } catch (const std::exception& e) {
+    log::warn("metrics are not recorded: {}", e.what());
+  }
+}
+
+RunReporter::~RunReporter() = default;
+
+void RunReporter::record(Json event) {
+  if (!log_) return;
+  const bool important = event["event"] != "step";
+  try {
+    log_->append(std::move(event));
+  } catch (const Error& e) {
+    log::warn("metrics are no longer recorded: {}", e.what());
+    log_.reset();
+    return;
+  }
+  if (!important && now_s() - last_follow_s_ < kFollowEvery_s) return;
+  last_follow_s_ = now_s();
+  index_.follow(log_->path(), important ? 10000 : 200);
+}
+
+void RunReporter::start(const Json& layout) {
+  record({{"event", "run"},
+          {"tool", tool_},
+          {"version", cli::version()},
+          {"options", options_.resolved},
+          {"layout", layout}});
+}
+
+void RunReporter::step(const StepReport& r) {
+  Json e{{"event", "step"},           {"iteration", r.iteration},         {"consumed_samples", r.consumed_samples},
+         {"loss", r.loss},            {"grad_norm", r.grad_norm},         {"learning_rate", r.learning_rate},
+         {"step_s", r.step_s},        {"tokens_per_s", r.tokens_per_s},   {"tflops", r.tflops},
+         {"mfu", r.mfu}};
+  if (r.skipped) e["skipped"] = true;
+  record(std::move(e));
+  interval_s_ += r.step_s;
+  ++interval_steps_;
+  if (std::isfinite(r.loss)) {
+    interval_loss_ += r.loss;
+    ++interval_losses_;
+  }
+  const bool due = r.iteration == 1 || r.iteration == options_.train_iters ||
+                   (options_.log_interval > 0 && r.iteration % options_.log_interval == 0);
+  if (!due) return;
+  const double loss = interval_losses_ > 0 ? interval_loss_ / static_cast<double>(interval_losses_) : NAN;
+  const std::string line =
+      log_line(r, options_.train_iters, interval_s_ / static_cast<double>(interval_steps_), loss);
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+  interval_s_ = interval_loss_ = 0;
+  interval_steps_ = interval_losses_ = 0;
+}
+
+void RunReporter::checkpoint(std::int64_t iteration, const std::string& path, std::uint64_t bytes, double seconds) {
+  log::info("saved iteration {} to {} in {:.2f} s", iteration, path, seconds);
+  record({{"event", "checkpoint"}, {"iteration", iteration}, {"path", path}, {"bytes", bytes}, {"seconds", seconds}});
+}
+
+void RunReporter::evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens) {
+  const double ppl = std::exp(std::min(20.0, loss));
+  const std::string line = fmt::format(
+      " validation loss at iteration {} on {} set | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", iteration, name,
+      loss, ppl);
+  const std::string dashes(line.size(), '-');
+  std::printf("%s\n%s\n%s\n", dashes.c_str(), line.c_str(), dashes.c_str());
+  std::fflush(stdout);
+  record({{"event", "evaluation"}, {"iteration", iteration}, {"name", name}, {"loss", loss}, {"ppl", ppl},
+          {"tokens", tokens}});
+}
+
+void RunReporter::end(const std::string& status) {
+  record({{"event", "end"}, {"status", status}, {"seconds", now_s() - started_s_}});
+}
+
+}  // namespace mt

@@ -1,0 +1,54 @@
+#pragma once
+// What a run says while it goes: Megatron's log line on stdout, run.jsonl, the registry. On rank 0 alone.
+//
+// Nothing here stops a run: a record that cannot be written is a warning. Code: train/run_record.cc.
+// Tests: tests/train/run_record_test.cc.
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "registry/event_log.h"
+#include "registry/index.h"
+#include "train/training_options.h"
+
+namespace mt {
+
+struct StepReport {
+  std::int64_t iteration = 0, consumed_samples = 0, global_batch = 0;
+  double loss = 0, grad_norm = 0, learning_rate = 0;
+  double step_s = 0;
+  double tokens_per_s = 0, tflops = 0, mfu = 0;  // tflops: TFLOP/s a rank, causal reading; mfu: share of the peak
+  bool skipped = false;                          // non-finite: nothing was updated
+  std::int64_t skipped_so_far = 0;
+};
+
+// The line, without newline, as Megatron formats it (its readers' regular expressions match), then " mfu: ".
+//   mean over the steps since the last line of time and loss
+std::string log_line(const StepReport& report, std::int64_t train_iters, double mean_step_s, double mean_loss);
+
+class RunReporter {
+ public:
+  // Opens the metrics file and the registry.
+  RunReporter(const TrainingOptions& options, const std::string& tool);
+  ~RunReporter();
+
+  void start(const Json& layout);
+  void step(const StepReport& report);  // prints on the log interval, records always
+  void checkpoint(std::int64_t iteration, const std::string& path, std::uint64_t bytes, double seconds);
+  void evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens);
+  void end(const std::string& status);
+
+ private:
+  void record(Json event);
+  TrainingOptions options_;
+  std::string tool_;
+  std::optional<EventLog> log_;
+  RunIndex index_;
+  double interval_s_ = 0, interval_loss_ = 0;
+  std::int64_t interval_steps_ = 0, interval_losses_ = 0;
+  double started_s_ = 0, last_follow_s_ = 0;
+};
+
+}  // namespace mt

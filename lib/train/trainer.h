@@ -1,0 +1,38 @@
+#pragma once
+// The training loop of one rank: build, load, step, validate, save, resume.
+//
+// Collective over `world`: every rank calls train() with equal options. Rank 0 talks (train/run_record.h).
+// A step: fetch this rank's micro-batches, all-reduce the unmasked count, run the lane with every gradient scaled by
+// 1/count, update; so loss and gradients are those of the whole batch in every layout. Learning rate follows samples of
+// successful steps, as in Megatron. Signals TERM and INT on any rank end all ranks at the same step.
+// Code: train/trainer.cc. Tests: tests/train/.
+
+#include <functional>
+
+#include "comm/communicator.h"
+#include "engine/executor.h"
+#include "optim/lr_schedule.h"
+#include "train/training_options.h"
+
+namespace mt {
+
+// Places where tests and tracing look in; all may be empty.
+struct TrainerHooks {
+  std::function<void(const char* phase, std::int64_t iteration)> on_phase;  // "forward-backward", "optimizer", "save", …
+  std::function<void(std::int64_t iteration, ParameterStore&)> after_backward;  // gradients are final
+  std::function<void(std::int64_t iteration, double loss, double grad_norm)> after_step;
+};
+
+// Fill in what follows from other options (global batch, dp from the world, sequence parallel without tp) and refuse
+// what does not fit, with every problem listed. world 0: the degrees say how many ranks.
+//   fails  Error{config}; Error{usage} for names that do not exist
+TrainingOptions complete_options(TrainingOptions options, int world);
+ModelSpec model_of(const TrainingOptions& options);
+LrSchedule lr_schedule_of(const TrainingOptions& options);
+
+// Run to the end.
+//   gives  exit status: 0, or Code::signal_saved, time_limit, non_finite_limit
+//   fails  Error: options, data, checkpoint or communication
+int train(Communicator& world, const TrainingOptions& options, const TrainerHooks& hooks = {});
+
+}  // namespace mt

@@ -1,0 +1,74 @@
+#pragma once
+// Everything a training run is told, as values with Megatron's names; cmd/options fills it from flags.
+//
+// Tests: through tests/train/.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "layout/model_spec.h"
+#include "layout/parallel_spec.h"
+#include "optim/optimizer.h"
+
+namespace mt {
+
+struct DataOptions {
+  std::vector<std::string> data_path;
+  std::string split = "969,30,1";
+  bool mock_data = false;
+  std::optional<std::int64_t> vocab_size;  // else the tokenizer's, else what the token file's sidecar says
+  data::TokenizerSpec tokenizer;
+  bool tokenizer_given = false;
+  bool eod_mask_loss = false, reset_position_ids = false, reset_attention_mask = false;
+};
+
+struct LrOptions {
+  double lr = 0, min_lr = 0, warmup_init = 0;
+  std::string decay_style = "linear", wsd_decay_style = "exponential";
+  std::optional<std::int64_t> decay_iters, wsd_decay_iters;
+  std::int64_t warmup_iters = 0;
+  double warmup_fraction = 0;  // of the decay length; 0: warmup_iters counts
+  double weight_decay = 0.01;
+  std::optional<double> start_weight_decay, end_weight_decay;
+  std::string weight_decay_incr_style = "constant";
+  bool override_scheduler = false;        // on resume: these options count, not the checkpoint's
+  bool use_checkpoint_scheduler = false;  // on resume: the checkpoint's count
+};
+
+struct TrainingOptions {
+  ModelOptions model;
+  ParallelSpec parallel;
+  BatchSpec batch;
+  bool global_batch_given = false;  // else micro_batch · dp, as Megatron
+  DataOptions data;
+  LrOptions lr;
+  AdamOptions adam;
+  bool bf16 = false, fp16 = false;
+  std::uint64_t seed = 1234;
+
+  std::int64_t train_iters = -1;  // required
+  std::int64_t eval_iters = 100, eval_interval = 0;
+  std::int64_t log_interval = 100;
+  std::int64_t non_finite_limit = 10;  // steps skipped in a row before the run gives up
+  double exit_duration_min = 0;        // leave after so many minutes; 0: never
+  std::int64_t exit_interval = 0;      // leave at iterations that are multiples of it; 0: never
+
+  std::string save, load;
+  std::int64_t save_interval = 0;
+  std::optional<std::int64_t> ckpt_step;
+  bool load_if_present = false, use_checkpoint_args = false;
+  bool finetune = false, no_load_optim = false;
+
+  std::string schedule = "1f1b";
+  std::string device = "cpu";
+  int threads = 0;               // per rank; 0: cores / ranks of this host
+  bool deferred_stream = false;  // debug: queued work runs as late as its events allow
+  double distributed_timeout_min = 10;
+  std::string metrics_file, registry = "mt-runs.db";
+  Json resolved;  // every flag, for the record
+};
+
+}  // namespace mt
