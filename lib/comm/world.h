@@ -13,6 +13,8 @@ namespace mt::comm {
 
 // One rank, no peers.
 std::unique_ptr<Communicator> solo_world(const CommOptions& options = {});
+// A group of this rank alone, for every backend: copies, no messages.
+std::unique_ptr<Communicator> solo_group(const std::string& name, int world_rank);
 
 // Run `body` on `num_ranks` threads of this process, each with its own world communicator, and join them.
 //   fails  the first exception by rank order of occurrence is rethrown after all ranks left (the others' operations

@@ -311,9 +311,10 @@ int Trainer::run() {
   while (!leave && at_.iteration < o_.train_iters) {
     step();
     code = stop_code();
+    // Before the save: where validation stands is part of the checkpoint.
+    if (o_.eval_interval > 0 && at_.iteration % o_.eval_interval == 0) validate_now();
     // A run of non-finite steps must not replace the last good checkpoint.
     if (code != static_cast<int>(Code::non_finite_limit) && at_.skipped_in_a_row == 0 && wants_save()) save();
-    if (o_.eval_interval > 0 && at_.iteration % o_.eval_interval == 0) validate_now();
     leave = code != 0 || (o_.exit_interval > 0 && at_.iteration % o_.exit_interval == 0);
   }
   const bool good = code != static_cast<int>(Code::non_finite_limit);
