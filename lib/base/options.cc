@@ -40,6 +40,7 @@ void read_number(const std::string& text, T& into, const char* wanted) {
 }
 
 void read_value(const std::string& text, std::string& into) { into = text; }
+void read_value(const std::string& text, std::filesystem::path& into) { into = text; }
 void read_value(const std::string& text, int& into) { read_number(text, into, "an integer"); }
 void read_value(const std::string& text, std::int64_t& into) { read_number(text, into, "an integer"); }
 void read_value(const std::string& text, std::uint64_t& into) { read_number(text, into, "an integer of 0 or more"); }
@@ -63,6 +64,7 @@ void read_value(const std::string& text, std::optional<E>& into) {
 
 std::string text_of(const std::string& v) { return v; }
 std::string text_of(bool v) { return v ? "true" : "false"; }
+std::string text_of(const std::filesystem::path& v) { return v.string(); }
 template <class T> requires std::is_arithmetic_v<T>
 std::string text_of(T v) { return fmt::format("{}", v); }
 template <class E>
@@ -245,6 +247,7 @@ MT_OPTION_TYPE(std::int64_t)
 MT_OPTION_TYPE(std::uint64_t)
 MT_OPTION_TYPE(double)
 MT_OPTION_TYPE(std::string)
+MT_OPTION_TYPE(std::filesystem::path)
 MT_OPTION_TYPE(std::vector<std::string>)
 MT_OPTION_TYPE(std::vector<std::int64_t>)
 MT_OPTION_TYPE(std::vector<double>)

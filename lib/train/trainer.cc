@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "ckpt/store.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
 #include "probe/gemm_peak.h"

@@ -1,0 +1,70 @@
+// mt-train: the hybrid-parallel trainer.
+
+#include <memory>
+
+#include "base/cli.h"
+#include "base/error.h"
+#include "base/features.h"
+#include "comm/world.h"
+#include "options/training_flags.h"
+#include "train/dry_run.h"
+#include "train/trainer.h"
+
+namespace {
+
+using mt::TrainingOptions;
+
+struct Launch {
+  int local_ranks = 0;
+  bool dry_run = false;
+  int world_size = 0;
+};
+
+int run_ranks(const TrainingOptions& given, const Launch& launch) {
+  mt::CommOptions comm;
+  comm.timeout_s = given.distributed_timeout_min * 60;
+  if (launch.local_ranks > 0) {
+    const TrainingOptions options = mt::complete_options(given, launch.local_ranks);
+    int status = 0;
+    mt::comm::run_local_ranks(launch.local_ranks, comm, [&](std::unique_ptr<mt::Communicator> world) {
+      const int mine = mt::train(*world, options);
+      if (world->rank() == 0) status = mine;
+    });
+    return status;
+  }
+  const auto world = mt::comm::started_by_mpi() ? mt::comm::mpi_world(comm) : mt::comm::solo_world(comm);
+  return mt::train(*world, mt::complete_options(given, world->size()));
+}
+
+std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared) {
+  auto options = std::make_shared<TrainingOptions>();
+  auto launch = std::make_shared<Launch>();
+  mt::options::add_model(table, options->model);
+  mt::options::add_parallel(table, options->parallel);
+  mt::options::add_batch(table, *options);
+  mt::options::add_optimizer(table, *options);
+  mt::options::add_data(table, options->data);
+  mt::options::add_checkpoint(table, *options);
+  mt::options::add_run(table, *options);
+  table.group("Launch");
+  table.add("local-ranks", launch->local_ranks, "N", "run N ranks as threads of this process, without MPI");
+  table.add("dry-run", launch->dry_run, "", "validate and print layout, groups, parameters and bytes; no device");
+  table.add("world-size", launch->world_size, "N", "ranks the dry run is for; default: the degrees' product");
+  return [=, &table, &shared]() -> int {
+    mt::options::note_given(table, *options);
+    if (launch->dry_run) return mt::dry_run(*options, launch->world_size, shared.json);
+    return run_ranks(*options, *launch);
+  };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mt::cli::Tool tool;
+  tool.name = "mt-train";
+  tool.summary = "Train a language model over many ranks: mpiexec -n N mt-train, or --local-ranks N.";
+  tool.commands = {{"", "", build}};
+  tool.on_fatal = [](int status) { mt::comm::abort_job(status); };
+  tool.backends = mt::kBackends;
+  return mt::cli::run(tool, argc, argv);
+}
