@@ -41,6 +41,7 @@ Diagnosis diagnose(std::string_view line, const char* refused_because) {
     std::string reason = e.what();
     const std::size_t detail = reason.find(": ", reason.find("column"));
     if (detail != std::string::npos) reason = reason.substr(detail + 2);
+    reason = reason.substr(0, reason.find("; last read"));  // the raw bytes again, however long
     return {"not JSON: " + reason, std::clamp<std::int64_t>(static_cast<std::int64_t>(e.byte), 1,
                                                            static_cast<std::int64_t>(line.size()) + 1)};
   }

@@ -1,0 +1,110 @@
+#include <charconv>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "commands.h"
+#include "data/indexed_dataset.h"
+#include "options/tokenizer_options.h"
+
+namespace mt::preprocess {
+
+namespace {
+
+struct Flags {
+  options::TokenizerFlags tokenizer;
+  std::vector<std::string> prefixes;
+  std::string documents;
+  bool ids = false, keep_eod = false;
+};
+
+struct Range {
+  std::int64_t begin, end;
+};
+
+// "A:B", "A:", ":B" or "A" of `count` documents.
+Range parse_range(const std::string& text, std::int64_t count) {
+  if (text.empty()) return {0, count};
+  const auto number = [&text](std::string_view word, std::int64_t fallback) {
+    if (word.empty()) return fallback;
+    std::int64_t n = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+    if (error != std::errc() || stop != word.data() + word.size() || n < 0) {
+      throw Error(Code::usage, fmt::format("'{}': wanted FIRST:END, such as 0:10", text), "--documents");
+    }
+    return n;
+  };
+  const std::size_t colon = text.find(':');
+  const std::string_view view = text;
+  Range range{number(view.substr(0, colon), 0), 0};
+  range.end = colon == std::string::npos ? range.begin + 1 : number(view.substr(colon + 1), count);
+  if (range.begin > range.end || range.end > count) {
+    throw Error(Code::usage, fmt::format("documents {} to {}: the file has {}", range.begin, range.end, count), "--documents");
+  }
+  return range;
+}
+
+std::vector<data::Id> read_document(const data::IndexedDataset& file, std::int64_t d) {
+  std::vector<data::Id> ids;
+  for (std::int64_t i = file.document_begin(d); i < file.document_end(d); ++i) {
+    const std::size_t old = ids.size();
+    ids.resize(old + static_cast<std::size_t>(file.length(i)));
+    file.read(i, 0, std::span(ids).subspan(old));
+  }
+  return ids;
+}
+
+void print(std::int64_t document, const std::string& text, const std::vector<data::Id>& ids, const Flags& flags, bool json) {
+  if (json) {
+    Json j{{"document", document}};
+    flags.ids ? j["ids"] = ids : j["text"] = text;
+    return cli::object(j);
+  }
+  std::string out = text;
+  if (flags.ids) {
+    for (std::size_t i = 0; i < ids.size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : " ", ids[i]);
+  }
+  out += '\n';
+  std::fwrite(out.data(), 1, out.size(), stdout);  // a failure shows when stdout is closed
+}
+
+int cat(const Flags& flags, bool json) {
+  if (flags.prefixes.size() != 1) throw Error(Code::usage, "wanted one token file", "PREFIX");
+  const data::IndexedDataset file(prefix_of(flags.prefixes.front()));
+  const auto origin = file.origin();
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (!flags.ids) {
+    tokenizer = data::make_tokenizer(flags.tokenizer.spec());
+    if (origin && origin->fingerprint != hash_text(tokenizer->fingerprint())) {
+      log::warn("{} was written with another tokenizer ({}, vocabulary {})", file.prefix(), origin->tokenizer_type,
+                origin->vocab_size);
+    }
+  }
+  std::optional<data::Id> eod;
+  if (!flags.keep_eod && !(origin && !origin->eod_appended)) {
+    eod = origin ? origin->eod : tokenizer ? tokenizer->eod() : std::nullopt;
+  }
+  const Range range = parse_range(flags.documents, file.num_documents());
+  for (std::int64_t d = range.begin; d < range.end; ++d) {
+    std::vector<data::Id> ids = read_document(file, d);
+    if (eod && !ids.empty() && ids.back() == *eod) ids.pop_back();
+    print(d, tokenizer ? tokenizer->decode(ids) : "", ids, flags, json);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Run build_cat(OptionTable& table, const cli::Shared& shared) {
+  const auto flags = std::make_shared<Flags>();
+  table.positional(flags->prefixes, "PREFIX", "token file, with or without .bin or .idx");
+  table.group("Documents");
+  table.add("documents", flags->documents, "A:B", "documents A to B-1, from 0; A alone is one; by default all");
+  table.add("ids", flags->ids, "", "print ids, not text");
+  table.add("keep-eod", flags->keep_eod, "", "keep the end token that encode appended");
+  flags->tokenizer.add(table);
+  return [flags, &shared] { return cat(*flags, shared.json); };
+}
+
+}  // namespace mt::preprocess

@@ -1,0 +1,35 @@
+#include "base/error.h"
+#include "base/log.h"
+#include "commands.h"
+#include "data/merge_files.h"
+
+namespace mt::preprocess {
+
+Run build_merge(OptionTable& table, const cli::Shared& shared) {
+  struct Flags {
+    std::vector<std::string> input;
+    std::string output_prefix;
+    bool force = false;
+  };
+  const auto flags = std::make_shared<Flags>();
+  table.group("Files");
+  table.add("input", flags->input, "PREFIX", "token files to join, in this order").multiple = true;
+  table.add("output-prefix", flags->output_prefix, "P", "files are P.bin, P.idx and P.json");
+  table.add("force", flags->force, "", "overwrite files that exist");
+  return [flags, &shared] {
+    if (flags->input.empty()) throw Error(Code::usage, "no token file given", "--input");
+    if (flags->output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
+    std::vector<std::string> prefixes;
+    for (const std::string& name : flags->input) prefixes.push_back(prefix_of(name));
+    const data::MergeReport r = data::merge_files(prefixes, flags->output_prefix, flags->force);
+    log::info("{}, {}, {}, {}", counted(static_cast<std::int64_t>(prefixes.size()), "file"),
+              counted(r.documents, "document"), counted(r.sequences, "sequence"), counted(r.tokens, "token"));
+    if (shared.json) {
+      cli::object({{"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens},
+                   {"prefix", flags->output_prefix}});
+    }
+    return 0;
+  };
+}
+
+}  // namespace mt::preprocess

@@ -1,0 +1,44 @@
+#pragma once
+// The tokenizer flags, spelled as Megatron spells them, for every tool that turns text into ids or back.
+//
+// Needs `spec` to outlive the table. Tests: tests/cli/.
+
+#include <string>
+
+#include "base/options.h"
+#include "data/tokenizer.h"
+
+namespace mt::options {
+
+struct TokenizerFlags {
+  std::string type = "HuggingFaceTokenizer", model, vocab_file, merge_file;
+  std::optional<std::string> eod_token;
+  int vocab_size = 0;
+  bool parse_special = false;
+
+  void add(OptionTable& table) {
+    table.group("Tokenizer");
+    OptionRow& row = table.add("tokenizer-type", type, "T", "kind of tokenizer");
+    for (const std::string_view name : data::tokenizer_types()) row.choices.emplace_back(name);
+    table.add("tokenizer-model", model, "FILE", "tokenizer.json, or the directory that holds it (HuggingFaceTokenizer)");
+    table.add("vocab-file", vocab_file, "FILE", "vocab.json (GPT2BPETokenizer)");
+    table.add("merge-file", merge_file, "FILE", "merges.txt (GPT2BPETokenizer)");
+    table.add("eod-token", eod_token, "S", "token that ends a document; by default the tokenizer's own");
+    table.add("vocab-size", vocab_size, "N", "number of ids (NullTokenizer)");
+    table.add("parse-special", parse_special, "", "special strings in documents become control tokens");
+  }
+
+  data::TokenizerSpec spec() const {
+    data::TokenizerSpec s;
+    s.type = type;
+    s.model = model;
+    s.vocab_file = vocab_file;
+    s.merge_file = merge_file;
+    s.eod_token = eod_token;
+    s.vocab_size = vocab_size;
+    s.parse_special = parse_special;
+    return s;
+  }
+};
+
+}  // namespace mt::options

@@ -1,0 +1,23 @@
+#pragma once
+// Join token files into one, as Megatron's merge does: .bin end to end, document boundaries shifted.
+//
+// Code: data/merge_files.cc. Tests: tests/data/indexed_dataset_test.cc.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mt::data {
+
+struct MergeReport {
+  std::int64_t documents = 0, sequences = 0, tokens = 0;
+};
+
+// Merge in the given order; the result is what one run over the joined text gives.
+//   gives  a sidecar only if every file has one
+//   fails  before writing: Error{usage}: no file; Error{data}: files of another width or another tokenizer, named;
+//          Error{io}, Error{corrupt} from the files; then Error{io}: disk full; nothing is left at the final paths
+//   cost   bytes read and written once
+MergeReport merge_files(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool force);
+
+}  // namespace mt::data
