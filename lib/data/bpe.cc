@@ -4,41 +4,51 @@
 #include <bit>
 #include <queue>
 
+#include "base/error.h"
+
 namespace mt::data {
 
 namespace {
 
 constexpr std::size_t kShort = 64;
-constexpr std::uint64_t kEmptyPair = ~std::uint64_t{0};
+constexpr int kRankBits = 22, kIdBits = 21;
+constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << kIdBits | static_cast<std::uint32_t>(right);
 }
 
 std::uint64_t mix(std::uint64_t pair) {
   pair *= 0x9E3779B97F4A7C15ull;
-  return pair ^ (pair >> 29);
+  return pair >> 32;
 }
 
 }  // namespace
 
 MergeTable::MergeTable(std::span<const Merge> merges) {
-  table_.assign(std::bit_ceil(merges.size() * 2 + 2), Entry{kEmptyPair, kNoRank, -1});
+  table_.assign(std::bit_ceil(merges.size() * 2 + 2), kEmpty);
   mask_ = table_.size() - 1;
-  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    const Merge& m = merges[rank];
+  results_.reserve(merges.size());
+  if (merges.size() >= std::size_t{1} << kRankBits) {
+    throw Error(Code::data, fmt::format("{} merges: wanted below 2^{}", merges.size(), kRankBits));
+  }
+  for (const Merge& m : merges) {
+    if (std::max(m.left, m.right) >= 1 << kIdBits) {
+      throw Error(Code::data, fmt::format("token id {} in a merge: wanted below 2^{}", std::max(m.left, m.right), kIdBits));
+    }
     const std::uint64_t pair = pair_of(m.left, m.right);
     std::uint64_t slot = mix(pair) & mask_;
-    while (table_[slot].pair != kEmptyPair && table_[slot].pair != pair) slot = (slot + 1) & mask_;
-    table_[slot] = {pair, static_cast<std::uint32_t>(rank), m.result};
+    while (table_[slot] != kEmpty && table_[slot] >> kRankBits != pair) slot = (slot + 1) & mask_;
+    table_[slot] = pair << kRankBits | results_.size();
+    results_.push_back(m.result);
   }
 }
 
-const MergeTable::Entry& MergeTable::lookup(std::int32_t left, std::int32_t right) const {
+std::uint32_t MergeTable::rank_of(std::int32_t left, std::int32_t right) const {
   const std::uint64_t pair = pair_of(left, right);
   std::uint64_t slot = mix(pair) & mask_;
-  while (table_[slot].pair != pair && table_[slot].pair != kEmptyPair) slot = (slot + 1) & mask_;
-  return table_[slot];  // an empty entry has kNoRank
+  while (table_[slot] >> kRankBits != pair && table_[slot] != kEmpty) slot = (slot + 1) & mask_;
+  return table_[slot] == kEmpty ? kNoRank : static_cast<std::uint32_t>(table_[slot] & ((1u << kRankBits) - 1));
 }
 
 void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
@@ -48,13 +58,10 @@ void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
 
 void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
   std::uint32_t ranks[kShort];
-  std::int32_t results[kShort];
   std::int32_t* s = symbols.data();
   std::size_t n = symbols.size();
   const auto look = [&](std::size_t i) {
-    const Entry& e = lookup(s[i], s[i + 1]);
-    ranks[i] = e.rank;
-    results[i] = e.result;
+    ranks[i] = rank_of(s[i], s[i + 1]);
   };
   for (std::size_t i = 0; i + 1 < n; ++i) look(i);
   while (n > 1) {
@@ -63,12 +70,9 @@ void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
       if (ranks[i] < ranks[best]) best = i;
     }
     if (ranks[best] == kNoRank) break;
-    s[best] = results[best];
+    s[best] = results_[ranks[best]];
     for (std::size_t i = best + 1; i + 1 < n; ++i) s[i] = s[i + 1];
-    for (std::size_t i = best + 1; i + 2 < n; ++i) {
-      ranks[i] = ranks[i + 1];
-      results[i] = results[i + 1];
-    }
+    for (std::size_t i = best + 1; i + 2 < n; ++i) ranks[i] = ranks[i + 1];
     --n;
     if (best + 1 < n) look(best);
     if (best > 0) look(best - 1);
@@ -80,7 +84,6 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   struct Candidate {
     std::uint32_t rank;
     std::uint32_t place;
-    std::int32_t result;
     bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : place > o.place; }
   };
   const auto n = static_cast<std::uint32_t>(symbols.size());
@@ -91,8 +94,8 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   }
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto push = [&](std::uint32_t i) {
-    const Entry& e = lookup(symbols[i], symbols[next[i]]);
-    if (e.rank != kNoRank) queue.push({e.rank, i, e.result});
+    const std::uint32_t rank = rank_of(symbols[i], symbols[next[i]]);
+    if (rank != kNoRank) queue.push({rank, i});
   };
   for (std::uint32_t i = 0; i + 1 < n; ++i) push(i);
   while (!queue.empty()) {
@@ -100,9 +103,9 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
     queue.pop();
     const std::uint32_t i = top.place;
     if (symbols[i] < 0 || next[i] >= n) continue;  // swallowed, or last
-    if (lookup(symbols[i], symbols[next[i]]).rank != top.rank) continue;
+    if (rank_of(symbols[i], symbols[next[i]]) != top.rank) continue;
     const std::uint32_t gone = next[i];
-    symbols[i] = top.result;
+    symbols[i] = results_[top.rank];
     symbols[gone] = -1;
     next[i] = next[gone];
     if (next[i] < n) {

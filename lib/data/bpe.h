@@ -19,7 +19,9 @@ struct Merge {
 class MergeTable {
  public:
   MergeTable() = default;
-  // Of two merges of one pair the last wins, as in tokenizer.json readers.   cost  32 bytes a merge
+  // Of two merges of one pair the last wins, as in tokenizer.json readers.
+  //   fails  Error{data}: an id of 2^21 or more, 2^22 merges or more
+  //   cost   16 to 32 bytes a merge
   explicit MergeTable(std::span<const Merge> merges);
 
   // Merge `symbols` in place to the end.
@@ -28,16 +30,12 @@ class MergeTable {
   void merge(std::vector<std::int32_t>& symbols) const;
 
  private:
-  struct Entry {
-    std::uint64_t pair;
-    std::uint32_t rank;
-    std::int32_t result;
-  };
   static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
-  const Entry& lookup(std::int32_t left, std::int32_t right) const;
+  std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
   void merge_short(std::vector<std::int32_t>& symbols) const;
   void merge_long(std::vector<std::int32_t>& symbols) const;
-  std::vector<Entry> table_;
+  std::vector<std::uint64_t> table_;  // left (21 bits), right (21), rank (22): a slot is one word, so tables stay in cache
+  std::vector<std::int32_t> results_;  // by rank
   std::uint64_t mask_ = 0;
 };
 

@@ -1,9 +1,11 @@
 #include "data/split_pattern.h"
 
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "base/error.h"
+#include "data/ascii_block.h"
 #include "data/unicode.h"
 
 namespace mt::data {
@@ -144,6 +146,45 @@ std::size_t fill(std::string_view text, std::size_t& position, std::span<std::ui
   return n;
 }
 
+// GPT-2's pattern over a block of ASCII at once: which bytes start a piece follows from the classes of a byte and its two
+// neighbours, so it is shifts and ands on 64-bit masks. A block begins at a piece's start and therefore needs nothing from
+// before it; the piece at its end is left to the next block, or to the scalar scanner where a byte is not ASCII.
+std::size_t fill_gpt2(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths) {
+  const Scan scan{text.data(), text.size(), unicode_classes()};
+  std::size_t n = 0, i = position;
+  const auto put = [&](std::size_t end) {
+    lengths[n++] = static_cast<std::uint32_t>(end - i);
+    i = end;
+  };
+  while (n < lengths.size() && i < text.size()) {
+    if (text.size() - i < kBlockBytes || lengths.size() - n < kBlockBytes) {
+      put(gpt2_end(scan, i));
+      continue;
+    }
+    const AsciiBlock b = classify_block(text.data() + i);
+    const std::uint64_t letter = b.letter, digit = b.digit, space = b.space, other = ~(letter | digit | space);
+    std::uint64_t starts = (letter & ~(letter << 1)) | (digit & ~(digit << 1)) | (other & ~(other << 1));
+    starts &= ~(b.blank << 1);                                  // " word" starts at its blank
+    starts |= (space & (~(space << 1) | ~(space >> 1))) | 1;    // a run of white space, and its last one again
+    for (std::uint64_t quotes = b.apostrophe & starts; quotes != 0; quotes &= quotes - 1) {
+      const int q = std::countr_zero(quotes);
+      const std::size_t size = contraction<false>(scan, i + static_cast<std::size_t>(q));
+      if (size == 0 || (starts >> q & 1) == 0) continue;
+      const std::uint64_t inside = (std::uint64_t{1} << size) - 2;  // its bytes but the first
+      starts = (starts & ~(inside << q)) | ((inside + 2) << q);
+    }
+    // What a byte's start depends on is known up to two before the first byte that is not ASCII, or before the end.
+    const int known = b.high != 0 ? std::countr_zero(b.high) - 1 : 63;
+    starts &= known <= 0 ? 0 : ~std::uint64_t{0} >> (64 - known);
+    starts &= ~std::uint64_t{1};
+    const std::size_t begin = i;
+    for (; starts != 0; starts &= starts - 1) put(begin + static_cast<std::size_t>(std::countr_zero(starts)));
+    if (i == begin || b.high != 0) put(gpt2_end(scan, i));
+  }
+  position = i;
+  return n;
+}
+
 }  // namespace
 
 SplitPattern SplitPattern::from_regex(const std::string& regex) {
@@ -173,7 +214,7 @@ std::size_t SplitPattern::next(std::string_view text, std::size_t& position, std
   MT_CHECK(batched() && text.size() < (std::size_t{1} << 32), "kind {} text of {} bytes", static_cast<int>(kind_),
            text.size());
   switch (kind_) {
-    case PatternKind::gpt2: return fill(text, position, lengths, [](auto& t, auto i) { return gpt2_end(t, i); });
+    case PatternKind::gpt2: return fill_gpt2(text, position, lengths);
     case PatternKind::llama3: return fill(text, position, lengths, [](auto& t, auto i) { return llama3_end<3>(t, i); });
     case PatternKind::qwen: return fill(text, position, lengths, [](auto& t, auto i) { return llama3_end<1>(t, i); });
     default: return fill(text, position, lengths, [](auto& t, auto) { return t.size; });

@@ -126,8 +126,11 @@ std::size_t TextSource::State::whole_records(const std::string& text) const {
     return last == nullptr ? 0 : static_cast<std::size_t>(static_cast<const char*>(last) - text.data()) + 1;
   }
   if (options.document_separator.empty()) return 0;
-  const std::size_t last = text.rfind(options.document_separator);
-  return last == std::string::npos ? 0 : last + options.document_separator.size();
+  std::size_t end = 0;  // from the front: a separator may overlap itself, and the reader matches from the front too
+  for (std::size_t hit; (hit = text.find(options.document_separator, end)) != std::string::npos;) {
+    end = hit + options.document_separator.size();
+  }
+  return end;
 }
 
 std::optional<TextChunk> TextSource::next() {

@@ -1,0 +1,4 @@
+# bench_encode: encoding speed beside memcpy and bare simdjson. Not built by default.
+add_executable(bench_encode EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/encode_bench.cc)
+target_compile_options(bench_encode PRIVATE ${MT_WARNINGS})
+target_link_libraries(bench_encode PRIVATE mt_data)

@@ -1,0 +1,60 @@
+// Learned merges against hand counts, and a vocabulary that comes back from its file.
+
+#include "data/bpe_trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "data/tokenizer_json.h"
+#include "test_data.h"
+
+namespace mt::data {
+namespace {
+
+TrainedBpe train(const std::vector<std::string>& documents, std::int32_t vocab_size, std::int64_t min_frequency = 0) {
+  BpeTrainer trainer({vocab_size, min_frequency, {"<|endoftext|>"}});
+  for (const std::string& d : documents) trainer.add(d);
+  return trainer.train();
+}
+
+std::vector<std::string> learned(const TrainedBpe& bpe) {
+  return {bpe.tokens.begin() + 257, bpe.tokens.end()};
+}
+
+TEST(BpeTrainer, takes_the_most_frequent_pair_and_the_lowest_ids_on_a_tie) {
+  const TrainedBpe bpe = train({"hug hug pug hugs hugs"}, 257 + 4);
+  // "ug" 5 against "hu" 4; then "hug" 4, " hug" 3, " hugs" 2.
+  EXPECT_EQ(learned(bpe), (std::vector<std::string>{"ug", "hug", " hug", " hugs"}));
+}
+
+TEST(BpeTrainer, ties_go_to_the_lowest_left_then_right_id) {
+  const TrainedBpe bpe = train({"ba ab", "cd"}, 257 + 3);
+  // "ba", " a", "ab", "cd" are seen once each; the bytes' ids follow their written characters, the space's is 0x0120.
+  EXPECT_EQ(learned(bpe), (std::vector<std::string>{"ab", "ba", "cd"}));
+}
+
+TEST(BpeTrainer, stops_when_no_pair_is_left_or_frequent_enough) {
+  EXPECT_EQ(train({"aaaa"}, 1000).tokens.size(), 257u + 2u);
+  EXPECT_EQ(train({"ab ab xy"}, 1000, 2).tokens.size(), 257u + 1u);
+  EXPECT_THROW(BpeTrainer({200, 0, {}}), Error);
+}
+
+TEST(BpeTrainer, its_file_reads_back_and_encodes_losslessly) {
+  const ScratchDirectory dir;
+  const std::string text = "It's the end of the world as we know it: 12 \"worlds\", \\ and é, 中文, \t tabs.\n\nThe end.";
+  const TrainedBpe bpe = train({text, text}, 300);
+  write_tokenizer_json(dir / "tokenizer.json", bpe);
+  TokenizerSpec spec;
+  spec.model = dir.path();
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->vocab_size(), 300);
+  EXPECT_EQ(tokenizer->eod(), 0);
+  const std::vector<Id> ids = tokenizer->encode(text);
+  EXPECT_LT(ids.size(), text.size());
+  EXPECT_EQ(tokenizer->decode(ids), text);
+  spec.parse_special = true;
+  EXPECT_EQ(make_tokenizer(spec)->encode("<|endoftext|>"), std::vector<Id>{0});
+}
+
+}  // namespace
+}  // namespace mt::data

@@ -1,0 +1,106 @@
+// Hand scanners against the patterns themselves, run by PCRE2 on random text.
+
+#include "data/split_pattern.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace mt::data {
+namespace {
+
+constexpr const char* kTail = "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+std::string llama3_regex(const std::string& digits) {
+  return "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" + digits + "| ?[^\\s\\p{L}\\p{N}]+" + kTail;
+}
+
+std::vector<std::string> pieces(std::string_view text, const std::vector<std::uint32_t>& lengths) {
+  std::vector<std::string> all;
+  std::size_t at = 0;
+  for (const std::uint32_t n : lengths) {
+    all.emplace_back(text.substr(at, n));
+    at += n;
+  }
+  EXPECT_EQ(at, text.size());
+  return all;
+}
+
+std::vector<std::string> split(const SplitPattern& pattern, std::string_view text) {
+  std::vector<std::uint32_t> lengths;
+  pattern.split(text, lengths);
+  return pieces(text, lengths);
+}
+
+// Text of `count` parts that the patterns care about; `ascii` of 100 parts are ASCII.
+std::string random_text(std::mt19937& random, int count, int ascii) {
+  static const std::vector<std::string> plain = {
+      "a", "b", "Z", "s", "t", "re", "ve", "ll", "m", "d", "'s", "'S", "'re", "'LL", "'", "''", "1", "23", "4567", " ", " ",
+      " ", "  ", "\n", "\r\n", "\t", "\v", ".", "!", "--", "_", "word", " the", ", ", "\x7f", "\x01", "@", "[", "`", "{"};
+  static const std::vector<std::string> other = {"é", "ß", "中", "文", "\u0669", "½", "\u00a0", "\u3000", "\u2028", "\u0085",
+                                                 "é", "—", "😀", "ſ", "'ſ", "\u0301", "\u200b", "Ⅷ", "я"};
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    const std::vector<std::string>& from = static_cast<int>(random() % 100) < ascii ? plain : other;
+    text += from[random() % from.size()];
+  }
+  return text;
+}
+
+void compare_with_pcre(const std::string& regex, PatternKind kind) {
+  const SplitPattern pattern = SplitPattern::from_regex(regex);
+  ASSERT_EQ(pattern.kind(), kind);
+  const PcrePattern reference(regex);
+  std::mt19937 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    const int ascii = round % 3 == 0 ? 100 : round % 3 == 1 ? 95 : 50;
+    const std::string text = random_text(random, static_cast<int>(random() % 150), ascii);
+    std::vector<std::uint32_t> expected;
+    reference.split(text, expected);
+    ASSERT_EQ(split(pattern, text), pieces(text, expected)) << "round " << round << " text: " << text;
+  }
+}
+
+TEST(SplitPattern, gpt2_scanner_cuts_where_the_regex_cuts) {
+  compare_with_pcre(std::string(kGpt2Pattern), PatternKind::gpt2);
+}
+TEST(SplitPattern, llama3_scanner_cuts_where_the_regex_cuts) {
+  compare_with_pcre(llama3_regex("\\p{N}{1,3}"), PatternKind::llama3);
+}
+TEST(SplitPattern, qwen_scanner_cuts_where_the_regex_cuts) {
+  compare_with_pcre(llama3_regex("\\p{N}"), PatternKind::qwen);
+}
+
+TEST(SplitPattern, long_runs_cross_blocks_whole) {
+  const SplitPattern gpt2 = SplitPattern::from_regex(std::string(kGpt2Pattern));
+  for (const std::size_t n : {1u, 62u, 63u, 64u, 65u, 127u, 128u, 1000u}) {
+    const std::string run(n, 'a'), spaces(n, ' ');
+    EXPECT_EQ(split(gpt2, run), std::vector<std::string>{run});
+    EXPECT_EQ(split(gpt2, spaces), std::vector<std::string>{spaces});
+    EXPECT_EQ(split(gpt2, spaces + " " + run), (std::vector<std::string>{spaces, " " + run}));
+    EXPECT_EQ(split(gpt2, run + std::string(70, '1')), (std::vector<std::string>{run, std::string(70, '1')}));
+  }
+}
+
+TEST(SplitPattern, a_sequence_refines_the_pieces_of_the_one_before) {
+  std::vector<SplitPattern> parts;
+  parts.push_back(SplitPattern::from_regex("\\p{N}{1,2}"));
+  parts.push_back(SplitPattern::from_regex("[a-c]+"));
+  const SplitPattern both = SplitPattern::sequence(std::move(parts));
+  EXPECT_EQ(split(both, "abx123cz"), (std::vector<std::string>{"ab", "x", "12", "3", "c", "z"}));
+}
+
+TEST(SplitPattern, a_broken_regex_is_an_error_with_its_place) {
+  try {
+    SplitPattern::from_regex("ab(c");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::data);
+    EXPECT_NE(e.message().find("place 4"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace mt::data

@@ -1,0 +1,72 @@
+#include "data/unicode.h"
+
+#include <gtest/gtest.h>
+
+#include "data/nfc.h"
+
+namespace mt::data {
+namespace {
+
+TEST(Unicode, knows_the_classes_of_version_16) {
+  const std::uint8_t* classes = unicode_classes();
+  EXPECT_EQ(classes['a'], kLetter);
+  EXPECT_EQ(classes['7'], kNumber);
+  EXPECT_EQ(classes[' '], kSpace);
+  EXPECT_EQ(classes['!'], kPunctuation);
+  EXPECT_EQ(classes['+'], kSymbol);
+  EXPECT_EQ(classes[0x0301], kMark);
+  EXPECT_EQ(classes[0x00BD], kNumber);   // one half, No
+  EXPECT_EQ(classes[0x2167], kNumber);   // Roman eight, Nl
+  EXPECT_EQ(classes[0x4E2D], kLetter);
+  for (const std::uint32_t space : {0x85u, 0xA0u, 0x2028u, 0x3000u}) EXPECT_TRUE(classes[space] & kSpace) << space;
+  for (const std::uint32_t none : {0x180Eu, 0x200Bu, 0xFEFFu, 0x1Cu}) EXPECT_FALSE(classes[none] & kSpace) << none;
+  EXPECT_EQ(classes[0x31350], kLetter);  // CJK extension H came with 15.0
+  EXPECT_EQ(classes[0x1C89], kLetter);   // Cyrillic capital TJE came with 16.0
+  EXPECT_EQ(category_of(0x10FFFF), Category::Cn);
+  EXPECT_EQ(category_of('_'), Category::Pc);
+}
+
+TEST(Utf8, the_first_bad_byte_is_found) {
+  EXPECT_EQ(find_invalid_utf8("plain text of more than sixteen bytes"), std::string_view::npos);
+  EXPECT_EQ(find_invalid_utf8("aé中😀"), std::string_view::npos);
+  EXPECT_EQ(find_invalid_utf8("ab\xff"), 2u);
+  EXPECT_EQ(find_invalid_utf8("0123456789abcdef\xc3"), 16u);        // cut off
+  EXPECT_EQ(find_invalid_utf8("\xc0\x80"), 0u);                     // overlong
+  EXPECT_EQ(find_invalid_utf8("a\xed\xa0\x80"), 1u);                // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xf4\x90\x80\x80"), 0u);             // above 10FFFF
+}
+
+TEST(Utf8, code_points_go_and_come_back) {
+  for (const std::uint32_t c : {0x24u, 0x7Fu, 0x80u, 0x7FFu, 0x800u, 0xFFFDu, 0x10000u, 0x10FFFFu}) {
+    std::string text;
+    append_utf8(c, text);
+    EXPECT_EQ(find_invalid_utf8(text), std::string_view::npos);
+    EXPECT_EQ(decode_utf8(text.data()).code_point, c);
+    EXPECT_EQ(decode_utf8(text.data()).size, text.size());
+  }
+}
+
+TEST(Nfc, composes_and_leaves_plain_text_alone) {
+  std::string buffer;
+  EXPECT_EQ(to_nfc("e\u0301", buffer), "é");
+  EXPECT_EQ(to_nfc("\u212B", buffer), "Å");        // Angstrom sign
+  EXPECT_EQ(to_nfc("\u1112\u1161\u11AB", buffer), "한");
+  EXPECT_TRUE(plainly_nfc("plain, déjà vu, да, 中文, かな, 한글, 😀 and sixteen more bytes"));
+  EXPECT_FALSE(plainly_nfc("sixteen bytes and e\u0301"));
+}
+
+// The quick check may only pass what normalisation leaves alone, alone and after a letter it could compose with.
+TEST(Nfc, quick_check_never_passes_text_that_would_change) {
+  for (std::uint32_t c = 0; c < 0x30000; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    append_utf8(c, text);
+    if (!plainly_nfc(text)) continue;
+    std::string buffer, forced;
+    forced = std::string(to_nfc("x\u0301" + text, buffer));  // the accent makes the quick check step aside
+    EXPECT_TRUE(forced.ends_with(text)) << std::hex << c;
+  }
+}
+
+}  // namespace
+}  // namespace mt::data
