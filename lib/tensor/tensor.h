@@ -1,7 +1,7 @@
 #pragma once
 // Owned numbers on a device, move only; and views carved from an arena.
 //
-// Code: tensor/tensor.cc. Tests: tests/tensor/tensor_test.cc.
+// Code: tensor/tensor.cc. Tests: tests/tensor/view_test.cc.
 
 #include "device/buffer.h"
 #include "tensor/view.h"

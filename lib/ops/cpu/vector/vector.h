@@ -3,7 +3,7 @@
 //
 // The files of this folder are built for x86-64-v2, -v3 (AVX2) and -v4 (AVX-512) from the same sources, each inside its
 // own namespace (MT_ISA), and each fills one table. They never include <vector>, <string> or anything else that would
-// leave a weak symbol: the linker could then hand AVX-512 code to an older processor (tests/ops/vector_symbols_test).
+// leave a weak symbol: the linker could then hand AVX-512 code to an older processor (tests/ops/vector_symbols.sh).
 // Lengths are elements, any value ≥ 0; pointers need no alignment unless said. Element-wise loops give the same bits in
 // every class. Reductions are 16 interleaved sums joined in a fixed tree. A null optional row (bias, residual) is zeros.
 // Code: this folder. Tests: tests/ops/vector_test.cc.
