@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "data/encode_corpus.h"
+#include "options/registry_options.h"
 #include "options/tokenizer_options.h"
 
 namespace mt::preprocess {
@@ -13,6 +14,7 @@ namespace {
 struct Flags {
   InputFlags input;
   options::TokenizerFlags tokenizer;
+  options::RegistryFlag registry;
   std::vector<std::string> json_keys = {"text"};
   std::string output_prefix, on_error = "stop", rejects, token_type = "auto";
   bool append_eod = false, force = false;
@@ -42,24 +44,23 @@ data::EncodeJob job_of(const Flags& flags) {
   return job;
 }
 
-void report(const data::EncodeReport& r, bool json) {
+Json report(const data::EncodeReport& r) {
   const double mb_per_s = static_cast<double>(r.input_bytes) / 1e6 / std::max(r.elapsed_s, 1e-9);
   log::info("{}, {}, {}, {} seen as text, {} skipped, {}, {:.1f} MB/s", counted(r.documents, "document"),
             counted(r.tokens, "token"), counted(r.empty_documents, "empty document"),
             counted(r.specials_as_text, "special string"), r.skipped_records, counted(r.blank_lines, "blank line"),
             mb_per_s);
-  if (!json) return;
-  cli::object({{"documents", r.documents},
-               {"sequences", r.sequences},
-               {"tokens", r.tokens},
-               {"empty_documents", r.empty_documents},
-               {"specials_as_text", r.specials_as_text},
-               {"skipped_records", r.skipped_records},
-               {"blank_lines", r.blank_lines},
-               {"input_bytes", r.input_bytes},
-               {"elapsed_s", r.elapsed_s},
-               {"mb_per_s", mb_per_s},
-               {"prefixes", r.prefixes}});
+  return {{"documents", r.documents},
+          {"sequences", r.sequences},
+          {"tokens", r.tokens},
+          {"empty_documents", r.empty_documents},
+          {"specials_as_text", r.specials_as_text},
+          {"skipped_records", r.skipped_records},
+          {"blank_lines", r.blank_lines},
+          {"input_bytes", r.input_bytes},
+          {"elapsed_s", r.elapsed_s},
+          {"mb_per_s", mb_per_s},
+          {"prefixes", r.prefixes}};
 }
 
 }  // namespace
@@ -81,10 +82,15 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
                                                                                                                 "skip"};
   table.add("rejects", flags->rejects, "FILE", "with --on-error skip: write bad records here, as they are");
   table.add("max-bad", flags->max_bad, "N", "with --on-error skip: more bad records end the run; -1: no limit", "records");
-  return [flags, &shared] {
+  flags->registry.add(table);
+  return [flags, &shared, &table] {
     const data::EncodeJob job = job_of(*flags);
+    const Json start = options::RegistryFlag::start("mt-preprocess encode", table);
     const auto tokenizer = data::make_tokenizer(flags->tokenizer.spec());
-    report(data::encode_corpus(job, *tokenizer), shared.json);
+    const data::EncodeReport done = data::encode_corpus(job, *tokenizer);
+    const Json result = report(done);
+    if (shared.json) cli::object(result);
+    flags->registry.record(start, done.elapsed_s, result);
     return 0;
   };
 }

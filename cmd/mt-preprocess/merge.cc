@@ -1,7 +1,10 @@
+#include <chrono>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
 #include "data/merge_files.h"
+#include "options/registry_options.h"
 
 namespace mt::preprocess {
 
@@ -10,13 +13,17 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
     std::vector<std::string> input;
     std::string output_prefix;
     bool force = false;
+    options::RegistryFlag registry;
   };
   const auto flags = std::make_shared<Flags>();
   table.group("Files");
   table.add("input", flags->input, "PREFIX", "token files to join, in this order").multiple = true;
   table.add("output-prefix", flags->output_prefix, "P", "files are P.bin, P.idx and P.json");
   table.add("force", flags->force, "", "overwrite files that exist");
-  return [flags, &shared] {
+  flags->registry.add(table);
+  return [flags, &shared, &table] {
+    const auto begun = std::chrono::steady_clock::now();
+    const Json start = options::RegistryFlag::start("mt-preprocess merge", table);
     if (flags->input.empty()) throw Error(Code::usage, "no token file given", "--input");
     if (flags->output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
     std::vector<std::string> prefixes;
@@ -24,10 +31,11 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
     const data::MergeReport r = data::merge_files(prefixes, flags->output_prefix, flags->force);
     log::info("{}, {}, {}, {}", counted(static_cast<std::int64_t>(prefixes.size()), "file"),
               counted(r.documents, "document"), counted(r.sequences, "sequence"), counted(r.tokens, "token"));
-    if (shared.json) {
-      cli::object({{"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens},
-                   {"prefix", flags->output_prefix}});
-    }
+    const Json result{{"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens},
+                      {"prefix", flags->output_prefix}};
+    if (shared.json) cli::object(result);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    flags->registry.record(start, seconds, result);
     return 0;
   };
 }

@@ -1,0 +1,38 @@
+#pragma once
+// --registry for tools that make something and keep no event file of their own: one call records the run when it is done.
+//
+// Needs the table to outlive the flag's use. Tests: tests/cli/.
+
+#include <string>
+
+#include "base/cli.h"
+#include "base/options.h"
+#include "registry/event_log.h"
+#include "registry/index.h"
+
+namespace mt::options {
+
+struct RegistryFlag {
+  std::string file = "mt-runs.db";
+
+  void add(OptionTable& table) {
+    table.group("Record");
+    table.add("registry", file, "FILE", "SQLite index of runs; none: off");
+  }
+
+  // The start of a run, for record at its end.
+  static Json start(const std::string& tool, const OptionTable& table) {
+    return run_event(tool, cli::version(), table.resolved());
+  }
+
+  // Record a finished run, with `result` in its end event. Never fails: a registry warns.
+  void record(const Json& start, double seconds, const Json& result) const {
+    Json end = end_event("ok", seconds);
+    for (const auto& [key, value] : result.items()) {
+      if (!end.contains(key)) end[key] = value;
+    }
+    RunIndex::open(file).record({start, end});
+  }
+};
+
+}  // namespace mt::options

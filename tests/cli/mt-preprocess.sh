@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# mt-preprocess as people run it: exit codes, one-line errors, killed and full at every file operation.
+set -euo pipefail
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export PATH="$MT_TEST_BIN:$PATH"
+fail() { echo "FAILED: $*"; exit 1; }
+
+encode() { mt-preprocess encode --tokenizer-type ByteTokenizer --append-eod --registry none --quiet "$@"; }
+# expect CODE WORDS COMMAND...: exit status CODE, WORDS on stderr, one line
+expect() {
+  local code="$1" words="$2" status=0
+  shift 2
+  "$@" > out.txt 2> err.txt || status=$?
+  [ "$status" = "$code" ] || fail "status $status, wanted $code: $* ($(cat err.txt))"
+  grep -qF -- "$words" err.txt || fail "'$words' not in: $(cat err.txt)"
+}
+
+for i in $(seq 400); do echo "{\"text\": \"document $i $(printf 'x%.0s' $(seq $((i % 50))))\"}"; done > in.jsonl
+
+# Round trip, stdin, workers.
+encode --input in.jsonl --output-prefix a --workers 1
+encode --input - --output-prefix b --workers 2 < in.jsonl
+for ending in bin idx json; do cmp "a_text_document.$ending" "b_text_document.$ending"; done
+mt-preprocess cat a_text_document --tokenizer-type ByteTokenizer --json > back.jsonl
+mt-preprocess --input back.jsonl --output-prefix c --tokenizer-type ByteTokenizer --append-eod --registry none --quiet
+cmp a_text_document.bin c_text_document.bin
+[ "$(mt-preprocess cat a_text_document.idx --documents 1 --tokenizer-type ByteTokenizer)" = "document 2 xx" ]
+[ "$(mt-preprocess cat a_text_document --documents 0 --ids --keep-eod | tr ' ' '\n' | tail -1)" = 256 ]
+[ "$(mt-preprocess info a_text_document | tail -1 | cut -f2,5)" = "$(printf '400\tuint16')" ]
+
+# Merge equals one run over the joined text.
+head -150 in.jsonl > head.jsonl
+tail -250 in.jsonl > tail.jsonl
+encode --input head.jsonl --output-prefix head
+encode --input tail.jsonl --output-prefix tail
+mt-preprocess merge --input head_text_document tail_text_document --output-prefix joined --registry none --quiet
+for ending in bin idx json; do cmp "a_text_document.$ending" "joined.$ending"; done
+
+# Refusals.
+expect 5 "exists already" encode --input in.jsonl --output-prefix a
+encode --input in.jsonl --output-prefix a --force
+expect 2 "--input" mt-preprocess --output-prefix x
+expect 2 "--output-prefix" mt-preprocess --input in.jsonl --tokenizer-type ByteTokenizer
+expect 2 "--on-error skip" encode --input in.jsonl --output-prefix x --max-bad 3
+expect 5 "no such directory" encode --input in.jsonl --output-prefix absent/x
+expect 4 "no documents" encode --input /dev/null --input-format jsonl --output-prefix x
+cp in.jsonl damaged.idx
+cp in.jsonl damaged.bin
+expect 6 "MMIDIDX" mt-preprocess info damaged
+printf '{"text": 5}\n' > five.jsonl
+expect 4 "five.jsonl:1" encode --input five.jsonl --output-prefix x
+[ "$(wc -l < err.txt)" = 1 ] || fail "more than one line: $(cat err.txt)"
+ls x_* 2> /dev/null && fail "files of a failed run"
+expect 5 "cannot write" sh -c 'mt-preprocess cat a_text_document --tokenizer-type ByteTokenizer > /dev/full'
+
+# A run is recorded; one that only looks is not.
+mt-preprocess --input in.jsonl --output-prefix r --tokenizer-type ByteTokenizer --quiet
+[ -s mt-runs.db ] || fail "no registry"
+
+# Killed or out of space at every file operation: the final names hold nothing or everything.
+if [ -n "${MT_TEST_FAULT_LIB:-}" ]; then
+  mkdir drill
+  MT_TEST_FAULT=log:any:0:/drill/ MT_TEST_FAULT_LOG="$work/ops.txt" LD_PRELOAD="$MT_TEST_FAULT_LIB" \
+    encode --input in.jsonl --output-prefix "$work/drill/a"
+  operations="$(wc -l < ops.txt)"
+  [ "$operations" -ge 8 ] || fail "only $operations operations seen"
+  for n in $(seq "$operations"); do
+    for action in kill enospc; do
+      rm -rf drill && mkdir drill
+      status=0
+      MT_TEST_FAULT="$action:any:$n:/drill/" LD_PRELOAD="$MT_TEST_FAULT_LIB" \
+        encode --input in.jsonl --output-prefix "$work/drill/a" 2> err.txt || status=$?
+      if [ -e drill/a_text_document.idx ]; then
+        for ending in bin idx json; do
+          cmp "drill/a_text_document.$ending" "a_text_document.$ending" || fail "$action at $n left a bad pair"
+        done
+      elif [ "$status" = 0 ]; then
+        fail "$action at operation $n: success without files"
+      fi
+      if [ "$action" = enospc ] && [ "$status" != 0 ]; then
+        grep -qi "no space" err.txt || fail "operation $n: $(cat err.txt)"
+        [ -z "$(find drill -name '*.tmp*')" ] || fail "enospc at $n left $(ls drill)"
+      fi
+    done
+  done
+  # Over an old pair: never the old index with the new tokens.
+  head -7 in.jsonl > seven.jsonl
+  encode --input seven.jsonl --output-prefix old
+  for n in $(seq "$((operations + 2))"); do
+    rm -rf drill && mkdir drill && cp old_text_document.* drill/
+    MT_TEST_FAULT="kill:any:$n:/drill/" LD_PRELOAD="$MT_TEST_FAULT_LIB" \
+      encode --input in.jsonl --output-prefix "$work/drill/old" --force 2> err.txt || true
+    [ -e drill/old_text_document.idx ] || continue
+    if cmp -s drill/old_text_document.idx old_text_document.idx; then
+      cmp drill/old_text_document.bin old_text_document.bin || fail "kill at $n paired the old index with new tokens"
+    else
+      cmp drill/old_text_document.bin a_text_document.bin || fail "kill at $n"
+    fi
+  done
+fi
+echo ok
