@@ -28,7 +28,8 @@ std::string key_in_file(const TensorBox& t) {
 // The bytes of a data file in order: header, then shards; hashes are taken while blocks are filled.
 class FileImage {
  public:
-  FileImage(std::span<const TensorBox> boxes, const ShardFill& fill) : boxes_(boxes), fill_(fill) {
+  FileImage(std::span<const TensorBox> boxes, const ShardFill& fill, std::uint64_t piece_bytes)
+      : boxes_(boxes), fill_(fill), piece_bytes_(piece_bytes) {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       MT_CHECK(inside(boxes[i].box, boxes[i].shape), "{}: box {} of shape {}", boxes[i].name, box_text(boxes[i].box),
                dims_text(boxes[i].shape));
@@ -106,7 +107,7 @@ class FileImage {
     const auto shard_begin = begin_of(current_), at = offset - shard_begin;
     const auto shard_bytes = ends_[current_] - shard_begin;
     const auto chunk_end = std::min((at / kChunkBytes + 1) * kChunkBytes, shard_bytes);
-    const auto n = std::min(chunk_end - at, end - offset);
+    const auto n = std::min({chunk_end - at, end - offset, piece_bytes_});
     fill_(order_[current_], at, at + n, out);
     if (at % kChunkBytes == 0 && at + n == chunk_end) {
       hashes_[current_].push_back(xxh3(out, n));
@@ -123,6 +124,7 @@ class FileImage {
 
   std::span<const TensorBox> boxes_;
   const ShardFill& fill_;
+  std::uint64_t piece_bytes_;
   std::vector<std::size_t> order_;
   std::string header_;
   std::vector<std::uint64_t> ends_;  // in the file, of each shard of order_
@@ -227,10 +229,10 @@ fs::path begin_save(const fs::path& root, std::int64_t iteration) {
   return dir;
 }
 
-WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const TensorBox> boxes, const ShardFill& fill,
-                            WriteMode mode) {
+namespace {
+
+WriteResult write_image(const fs::path& dir, int rank, FileImage& image, WriteMode mode) {
   const auto start = std::chrono::steady_clock::now();
-  FileImage image(boxes, fill);
   if (!image.empty())
     write_blocks(dir / data_file_name(rank), image.size(), mode,
                  [&](std::uint64_t offset, std::byte* out, std::uint64_t size) { image.fill(offset, out, size); });
@@ -242,18 +244,26 @@ WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const Tenso
   return r;
 }
 
+}  // namespace
+
+WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const TensorBox> boxes, const ShardFill& fill,
+                            WriteMode mode) {
+  FileImage image(boxes, fill, kChunkBytes);
+  return write_image(dir, rank, image, mode);
+}
+
 WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, WriteMode mode) {
   std::vector<TensorBox> boxes;
   for (const auto& s : shards) {
     MT_CHECK(s.bytes || s.what.box.empty(), "{} has no bytes", s.what.name);
     boxes.push_back(s.what);
   }
-  return write_rank_from(
-      dir, rank, boxes,
-      [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
-        std::memcpy(out, shards[shard].bytes + begin, end - begin);
-      },
-      mode);
+  const ShardFill copy = [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
+    std::memcpy(out, shards[shard].bytes + begin, end - begin);
+  };
+  // Small pieces, so that a piece is still in the core's own cache when it is hashed.
+  FileImage image(boxes, copy, 256 << 10);
+  return write_image(dir, rank, image, mode);
 }
 
 fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
