@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "ckpt/safetensors.h"
 
 namespace mt {
@@ -225,6 +226,9 @@ fs::path begin_save(const fs::path& root, std::int64_t iteration) {
   const auto target = root / iteration_name(iteration), dir = root / temporary_name(iteration);
   if (fs::exists(fs::symlink_status(target))) probe_exchange(root, target);
   remove_tree(dir);
+  // A tracker that a killed save was about to rename.
+  for (const auto& e : fs::directory_iterator(root))
+    if (e.path().filename().string().rfind(std::string(kTrackerName) + ".tmp", 0) == 0) remove_tree(e.path());
   make_directory(dir);
   return dir;
 }
@@ -297,7 +301,10 @@ fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
   }
   fsync_directory(root);
   write_file_atomic(root / kTrackerName, fmt::format("{}\n", meta.iteration));
-  remove_tree(dir);  // after a swap: the old checkpoint
+  // After a swap the temporary name holds the old checkpoint. The new one is published; this cannot undo it.
+  std::error_code ec;
+  fs::remove_all(dir, ec);
+  if (ec) log::warn("cannot remove {}: {}", dir.string(), ec.message());
   return target;
 }
 

@@ -1,0 +1,26 @@
+#pragma once
+// The commands of mt-ckpt. Each is an option table and a call into lib/ckpt. Tests: tests/cli/mt_ckpt_test.cc.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cli.h"
+#include "ckpt/iterations.h"
+
+namespace mt {
+
+cli::Command list_command();
+cli::Command info_command();
+cli::Command verify_command();
+cli::Command diff_command();
+cli::Command random_command();
+
+// The checkpoint an argument names; what was passed over is told on stderr.
+Resolved resolve_and_tell(const std::string& path, std::optional<std::int64_t> iteration);
+
+// The one positional argument of a command.   fails  Error{usage}
+std::string only_argument(const std::vector<std::string>& arguments, const std::string& word);
+
+}  // namespace mt

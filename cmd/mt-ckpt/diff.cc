@@ -1,0 +1,77 @@
+#include "ckpt/diff.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "mt-ckpt/commands.h"
+
+namespace mt {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> paths;
+  std::string kind;
+  bool all = false;
+};
+
+Json difference_json(const TensorDifference& d) {
+  return {{"tensor", d.name},        {"kind", d.kind},         {"difference", difference_name(d.kind_of)},
+          {"elements", d.num_elements}, {"differ", d.num_differ}, {"largest", d.largest},
+          {"first_at", d.at},        {"text", d.text}};
+}
+
+void print(const TensorDifference& d, bool json) {
+  if (json) return cli::object(difference_json(d));
+  cli::row({d.name, d.kind, difference_name(d.kind_of), std::to_string(d.num_differ), std::to_string(d.num_elements),
+            fmt::format("{:.9g}", d.largest), d.at.empty() ? "-" : dims_text(d.at)});
+}
+
+int diff(const Arguments& a, bool json) {
+  if (a.paths.size() != 2)
+    throw Error(Code::usage, fmt::format("wanted two checkpoints, found {}", a.paths.size()), "", "see --help");
+  const auto first = resolve_and_tell(a.paths[0], std::nullopt), second = resolve_and_tell(a.paths[1], std::nullopt);
+  std::int64_t tensors = 0, differ = 0;
+  double largest = 0;
+  std::string first_name, largest_name;
+  if (!json) cli::row({"tensor", "kind", "difference", "differ", "elements", "largest", "first_at"});
+  // Hashes are compared too: a damaged file is told as damage, not as a difference.
+  diff_checkpoints(Reader(first.dir), Reader(second.dir), a.kind.empty() ? DiffOptions{} : DiffOptions{{a.kind}}, [&](const TensorDifference& d) {
+    ++tensors;
+    if (d.kind_of != TensorDifference::Kind::same) {
+      ++differ;
+      if (first_name.empty()) first_name = d.name;
+      if (d.largest > largest || largest_name.empty()) largest_name = d.name, largest = std::max(largest, d.largest);
+    }
+    if (a.all || differ == 1) {
+      if (a.all || d.kind_of != TensorDifference::Kind::same) print(d, json);
+    }
+    return true;
+  });
+  if (tensors == 0)
+    throw Error(Code::config, "no tensor of that kind in either checkpoint", first.dir.string(),
+                "mt-ckpt info --tensors lists kinds");
+  if (json)
+    cli::object({{"equal", differ == 0}, {"tensors", tensors}, {"tensors_differ", differ}, {"largest", largest},
+                 {"first", first_name}, {"largest_in", largest_name}});
+  else
+    cli::row({differ == 0 ? "equal" : "differs", fmt::format("{} of {} tensors differ", differ, tensors),
+              fmt::format("largest absolute difference {:.9g}", largest),
+              differ == 0 ? "-" : fmt::format("first {}, largest in {}", first_name, largest_name)});
+  return differ == 0 ? 0 : static_cast<int>(Code::difference);
+}
+
+}  // namespace
+
+cli::Command diff_command() {
+  return {"diff", "compare two checkpoints tensor by tensor, bit by bit, whatever their layouts",
+          [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
+            auto a = std::make_shared<Arguments>();
+            table.positional(a->paths, "A B", "two checkpoints: --save directories or iter_0000000 in them");
+            table.add("kind", a->kind, "WORD", "compare only this kind: weight, master, exp_avg ...");
+            table.add("all", a->all, "", "a row for every tensor, not only for the first that differs");
+            return [a, &shared] { return diff(*a, shared.json); };
+          }};
+}
+
+}  // namespace mt

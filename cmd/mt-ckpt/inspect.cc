@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "ckpt/reader.h"
+#include "ckpt/verify.h"
+#include "mt-ckpt/commands.h"
+
+namespace mt {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> paths;
+  std::optional<std::int64_t> iteration;
+  bool tensors = false;
+  int num_threads = 0;
+};
+
+void add_iteration(OptionTable& table, Arguments& a) {
+  table.add("ckpt-step", a.iteration, "N", "iteration to take from a --save directory instead of the tracker's");
+}
+
+Json entry_json(const TensorEntry& t) {
+  return {{"name", t.name},   {"kind", t.kind},           {"dtype", dtype_name(t.dtype)},
+          {"shape", t.shape}, {"shards", t.shards.size()}, {"bytes", t.bytes()}};
+}
+
+int list(const std::string& root, bool json) {
+  if (!std::filesystem::exists(root)) throw Error(Code::io, "no such checkpoint directory", root);
+  const auto all = list_iterations(root);
+  if (!json) cli::row({"iteration", "state", "tracked", "consumed_samples", "bytes", "path", "problem"});
+  for (const auto& i : all) {
+    const std::string state = i.temporary ? "unfinished" : i.complete ? "complete" : "incomplete";
+    std::int64_t samples = 0;
+    std::uint64_t bytes = 0;
+    if (i.complete) {
+      const auto m = read_manifest(i.dir);
+      samples = m.meta.consumed_samples;
+      for (const auto& f : m.files) bytes += f.bytes;
+    }
+    if (json)
+      cli::object({{"iteration", i.iteration}, {"state", state}, {"tracked", i.tracked}, {"consumed_samples", samples},
+                   {"bytes", bytes}, {"path", i.dir.string()}, {"problem", i.problem}});
+    else
+      cli::row({std::to_string(i.iteration), state, i.tracked ? "yes" : "no", std::to_string(samples),
+                std::to_string(bytes), i.dir.string(), i.problem});
+  }
+  if (all.empty()) log::info("no checkpoints in {}", root);
+  return 0;
+}
+
+int info(const Arguments& a, bool json) {
+  const auto r = resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration);
+  const auto m = read_manifest(r.dir);
+  std::int64_t elements = 0;
+  std::uint64_t file_bytes = 0;
+  for (const auto& t : m.tensors)
+    if (t.kind == "weight") elements += num_elements(t.shape);
+  for (const auto& f : m.files) file_bytes += f.bytes;
+  const Json head = {{"path", r.dir.string()},
+                     {"format", format_name(CheckpointFormat::native)},
+                     {"iteration", m.meta.iteration},
+                     {"consumed_samples", m.meta.consumed_samples},
+                     {"version", m.meta.version},
+                     {"tokenizer", m.meta.tokenizer},
+                     {"world_size", m.meta.world_size},
+                     {"files", m.files.size()},
+                     {"tensors", m.tensors.size()},
+                     {"weight_elements", elements},
+                     {"tensor_bytes", m.tensor_bytes()},
+                     {"file_bytes", file_bytes},
+                     {"specs", m.meta.specs},
+                     {"training", m.meta.training}};
+  if (json) cli::object(head);
+  else
+    for (const auto& [key, value] : head.items())
+      cli::row({key, value.is_string() ? value.get<std::string>() : json_line(value)});
+  if (!a.tensors) return 0;
+  if (!json) cli::row({"tensor", "kind", "dtype", "shape", "shards", "bytes"});
+  for (const auto& t : m.tensors) {
+    if (json) cli::object(entry_json(t));
+    else
+      cli::row({t.name, t.kind, std::string(dtype_name(t.dtype)), dims_text(t.shape), std::to_string(t.shards.size()),
+                std::to_string(t.bytes())});
+  }
+  return 0;
+}
+
+int verify(const Arguments& a, bool json) {
+  const auto r = resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration);
+  Progress progress("verifying", read_manifest(r.dir).tensor_bytes(), "bytes");
+  const auto report = verify_checkpoint(r.dir, a.num_threads, [&](std::uint64_t done) { progress.update(done); });
+  progress.finish();
+  const double mb_per_s = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds / 1e6 : 0;
+  const std::string result = report.problems.empty() ? "sound" : "damaged";
+  if (json) {
+    cli::object({{"result", result}, {"path", r.dir.string()}, {"iteration", r.iteration}, {"files", report.files},
+                 {"tensors", report.tensors}, {"chunks", report.chunks}, {"bytes", report.bytes},
+                 {"seconds", report.seconds}, {"mb_per_s", mb_per_s}, {"problems", report.problems}});
+  } else {
+    cli::row({"result", "files", "tensors", "chunks", "bytes", "mb_per_s", "path"});
+    cli::row({result, std::to_string(report.files), std::to_string(report.tensors), std::to_string(report.chunks),
+              std::to_string(report.bytes), fmt::format("{:.0f}", mb_per_s), r.dir.string()});
+    for (const auto& p : report.problems) cli::row({"problem", p});
+  }
+  if (report.problems.empty()) return 0;
+  throw Error(Code::corrupt, fmt::format("{} problem{}", report.problems.size(), report.problems.size() > 1 ? "s" : ""),
+              r.dir.string(), "take another iteration: mt-ckpt list");
+}
+
+}  // namespace
+
+Resolved resolve_and_tell(const std::string& path, std::optional<std::int64_t> iteration) {
+  auto r = resolve(path, iteration);
+  for (const auto& text : r.ignored) log::info("ignored {}", text);
+  return r;
+}
+
+std::string only_argument(const std::vector<std::string>& arguments, const std::string& word) {
+  if (arguments.size() != 1)
+    throw Error(Code::usage, fmt::format("wanted one {}, found {}", word, arguments.size()), "", "see --help");
+  return arguments[0];
+}
+
+cli::Command list_command() {
+  return {"list", "iterations in a --save directory: complete, incomplete, unfinished",
+          [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
+            auto a = std::make_shared<Arguments>();
+            table.positional(a->paths, "DIRECTORY", "a --save directory");
+            return [a, &shared] { return list(only_argument(a->paths, "DIRECTORY"), shared.json); };
+          }};
+}
+
+cli::Command info_command() {
+  return {"info", "what a checkpoint holds, from its manifest alone",
+          [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
+            auto a = std::make_shared<Arguments>();
+            table.positional(a->paths, "CHECKPOINT", "a --save directory (its tracker decides) or an iter_0000000 in it");
+            add_iteration(table, *a);
+            table.add("tensors", a->tensors, "", "list every tensor too");
+            return [a, &shared] { return info(*a, shared.json); };
+          }};
+}
+
+cli::Command verify_command() {
+  return {"verify", "read a whole checkpoint and compare every hash",
+          [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
+            auto a = std::make_shared<Arguments>();
+            table.positional(a->paths, "CHECKPOINT", "a --save directory (its tracker decides) or an iter_0000000 in it");
+            add_iteration(table, *a);
+            table.add("num-threads", a->num_threads, "N", "threads that read and hash; 0: one a core, at most 8");
+            return [a, &shared] { return verify(*a, shared.json); };
+          }};
+}
+
+}  // namespace mt

@@ -1,0 +1,14 @@
+// mt-ckpt: list, describe, verify and compare checkpoints.
+
+#include "base/cli.h"
+#include "mt-ckpt/commands.h"
+
+int main(int argc, char** argv) {
+  mt::cli::Tool tool;
+  tool.name = "mt-ckpt";
+  tool.summary = "List, describe, verify and compare checkpoints.";
+  tool.commands = {mt::list_command(), mt::info_command(), mt::verify_command(), mt::diff_command(),
+                   mt::random_command()};
+  tool.backends = "none needed";
+  return mt::cli::run(tool, argc, argv);
+}

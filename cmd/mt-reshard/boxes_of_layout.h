@@ -1,0 +1,20 @@
+#pragma once
+// Which boxes of a checkpoint each rank of another layout owns, from the ParamSpec table.
+//
+// Code: mt-reshard/boxes_of_layout.cc. Tests: tests/cli/mt_reshard_test.cc.
+
+#include <vector>
+
+#include "ckpt/manifest.h"
+#include "layout/param_spec.h"
+
+namespace mt {
+
+// Boxes by rank of `parallel`: the parts that the ranks would write themselves, so that a box replicated over tp or dp
+// is shared evenly among its holders. Every kind of a tensor (weight, master, moments) goes with its weight; tensors that
+// are no parameter of the model go to rank 0 whole.
+//   fails  Error{config} when a parameter of the model is not stored or has another shape
+std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, const ModelSpec& model,
+                                                    const ParallelSpec& parallel);
+
+}  // namespace mt

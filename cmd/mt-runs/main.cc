@@ -1,0 +1,185 @@
+// mt-runs: look at the registry of runs, and rebuild it from event files.
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "base/cli.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "registry/event_log.h"
+#include "registry/index.h"
+
+namespace mt {
+namespace {
+
+struct Arguments {
+  std::string registry = "mt-runs.db";
+  std::vector<std::string> words;
+  bool steps = false, all = false;
+};
+using Made = std::function<int()>;
+
+std::string loss_text(const std::optional<double>& loss) { return loss ? fmt::format("{:.6f}", *loss) : "-"; }
+std::string value_text(const Json& v) { return v.is_string() ? v.get<std::string>() : json_line(v); }
+
+Json summary_json(const RunSummary& r) {
+  Json j = {{"run_id", r.run_id}, {"tool", r.tool},     {"version", r.version}, {"host", r.host},
+            {"started", r.started}, {"ended", r.ended}, {"status", r.status},   {"starts", r.starts},
+            {"steps", r.steps},   {"last_iteration", r.last_iteration}};
+  j["last_loss"] = r.last_loss ? Json(*r.last_loss) : Json();
+  j["checkpoints"] = r.checkpoints;
+  j["evaluations"] = r.evaluations;
+  j["source"] = r.source;
+  return j;
+}
+
+int list(const Arguments& a, bool json) {
+  const auto all = RunIndex::open_for_reading(a.registry).runs();
+  if (!json)
+    cli::row({"run_id", "started", "tool", "status", "starts", "last_iteration", "last_loss", "checkpoints",
+              "evaluations", "host", "source"});
+  for (const auto& r : all) {
+    if (json) cli::object(summary_json(r));
+    else
+      cli::row({r.run_id, r.started, r.tool, r.status, std::to_string(r.starts),
+                r.last_iteration < 0 ? "-" : std::to_string(r.last_iteration), loss_text(r.last_loss),
+                std::to_string(r.checkpoints), std::to_string(r.evaluations), r.host, r.source});
+  }
+  return 0;
+}
+
+int show(const Arguments& a, bool json) {
+  if (a.words.size() != 1) throw Error(Code::usage, "wanted one RUN", "", "a run_id, the beginning of one, or 'last'");
+  const auto d = RunIndex::open_for_reading(a.registry).detail(a.words[0]);
+  if (json) {
+    auto j = summary_json(d.run);
+    j["options"] = d.run.options;
+    j["step_events"] = a.steps ? Json(d.steps) : Json::array();
+    j["checkpoint_events"] = d.checkpoints;
+    j["evaluation_events"] = d.evaluations;
+    j["plan_events"] = d.plans;
+    cli::object(j);
+    return 0;
+  }
+  const auto head = summary_json(d.run);
+  for (const auto& [key, value] : head.items()) cli::row({key, value.is_null() ? "-" : value_text(value)});
+  for (const auto& [key, value] : d.run.options.items()) cli::row({"option", key, value_text(value)});
+  for (const auto& j : d.checkpoints) cli::row({"checkpoint", json_line(j)});
+  for (const auto& j : d.evaluations) cli::row({"evaluation", json_line(j)});
+  for (const auto& j : d.plans) cli::row({"plan", json_line(j)});
+  if (a.steps)
+    for (const auto& j : d.steps) cli::row({"step", json_line(j)});
+  return 0;
+}
+
+// One row a fact, one column a run; options that are equal in all runs are left out unless asked for.
+int compare(const Arguments& a, bool json) {
+  if (a.words.size() < 2) throw Error(Code::usage, "wanted two or more runs", "", "see mt-runs list");
+  const auto index = RunIndex::open_for_reading(a.registry);
+  std::vector<RunSummary> runs;
+  for (const auto& w : a.words) runs.push_back(index.find(w));
+  std::vector<std::pair<std::string, std::vector<std::string>>> rows;
+  const auto add = [&](const std::string& name, const std::function<std::string(const RunSummary&)>& value, bool always) {
+    std::vector<std::string> values;
+    for (const auto& r : runs) values.push_back(value(r));
+    const bool equal = std::all_of(values.begin(), values.end(), [&](const auto& v) { return v == values[0]; });
+    if (always || a.all || !equal) rows.emplace_back(name, std::move(values));
+  };
+  add("run_id", [](const auto& r) { return r.run_id; }, true);
+  add("status", [](const auto& r) { return r.status; }, true);
+  add("last_iteration", [](const auto& r) { return std::to_string(r.last_iteration); }, true);
+  add("last_loss", [](const auto& r) { return loss_text(r.last_loss); }, true);
+  add("tool", [](const auto& r) { return r.tool; }, false);
+  add("version", [](const auto& r) { return r.version; }, false);
+  add("host", [](const auto& r) { return r.host; }, false);
+  std::map<std::string, bool> names;
+  for (const auto& r : runs)
+    for (const auto& [key, value] : r.options.items()) names[key] = true;
+  for (const auto& [name, unused] : names)
+    add("option " + name,
+        [&](const auto& r) { return r.options.contains(name) ? value_text(r.options[name]) : std::string("-"); }, false);
+  for (const auto& [name, values] : rows) {
+    if (json) cli::object({{"fact", name}, {"values", values}});
+    else {
+      std::vector<std::string> line{name};
+      line.insert(line.end(), values.begin(), values.end());
+      cli::row(line);
+    }
+  }
+  return 0;
+}
+
+// Files given, and every run.jsonl below directories given.
+std::vector<fs::path> event_files(const std::vector<std::string>& words) {
+  std::vector<fs::path> files;
+  for (const auto& w : words) {
+    std::error_code ec;
+    if (!fs::exists(w, ec)) throw Error(Code::io, "no such file or directory", w);
+    if (!fs::is_directory(w, ec)) {
+      files.emplace_back(w);
+      continue;
+    }
+    for (fs::recursive_directory_iterator it(w, fs::directory_options::skip_permission_denied, ec), end; it != end;
+         it.increment(ec))
+      if (it->path().filename() == "run.jsonl") files.push_back(it->path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+int rebuild(const Arguments& a, bool json) {
+  const auto files = event_files(a.words.empty() ? std::vector<std::string>{"."} : a.words);
+  if (files.empty()) throw Error(Code::data, "no run.jsonl found", a.words.empty() ? "." : a.words[0]);
+  auto index = RunIndex::open(a.registry);
+  if (!index.on()) throw Error(Code::usage, "a registry is needed", "--registry");
+  bool all = true;
+  if (!json) cli::row({"file", "result", "skipped_lines"});
+  for (const auto& f : files) {
+    const bool ok = index.rebuild(f);
+    all &= ok;
+    const auto result = ok ? "indexed" : "failed";
+    if (json) cli::object({{"file", f.string()}, {"result", result}, {"skipped_lines", index.skipped_lines()}});
+    else cli::row({f.string(), result, std::to_string(index.skipped_lines())});
+  }
+  if (!all) throw Error(Code::io, "some files could not be indexed", a.registry);
+  return 0;
+}
+
+cli::Command command(const std::string& name, const std::string& summary, int (*body)(const Arguments&, bool),
+                     const std::function<void(OptionTable&, Arguments&)>& more) {
+  return {name, summary, [=](OptionTable& table, const cli::Shared& shared) -> Made {
+            auto a = std::make_shared<Arguments>();
+            table.add("registry", a->registry, "FILE", "the registry, an SQLite file");
+            more(table, *a);
+            return [a, body, &shared] { return body(*a, shared.json); };
+          }};
+}
+
+}  // namespace
+}  // namespace mt
+
+int main(int argc, char** argv) {
+  using mt::Arguments, mt::OptionTable;
+  mt::cli::Tool tool;
+  tool.name = "mt-runs";
+  tool.summary = "Look at the registry of runs, and rebuild it from event files.";
+  tool.backends = "none needed";
+  tool.commands = {
+      mt::command("list", "one line a run, oldest first", mt::list, [](OptionTable&, Arguments&) {}),
+      mt::command("show", "one run: options, checkpoints, evaluations, steps", mt::show,
+                  [](OptionTable& t, Arguments& a) {
+                    t.positional(a.words, "RUN", "a run_id, the beginning of one, or 'last'");
+                    t.add("steps", a.steps, "", "every step's event too");
+                  }),
+      mt::command("compare", "what differs between runs", mt::compare,
+                  [](OptionTable& t, Arguments& a) {
+                    t.positional(a.words, "RUN...", "two or more runs");
+                    t.add("all", a.all, "", "options that are equal too");
+                  }),
+      mt::command("index", "read event files into the registry", mt::rebuild, [](OptionTable& t, Arguments& a) {
+        t.positional(a.words, "FILE...", "run.jsonl files, or directories that hold them somewhere below");
+      })};
+  return mt::cli::run(tool, argc, argv);
+}

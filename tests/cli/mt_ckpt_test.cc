@@ -1,0 +1,129 @@
+#include <fstream>
+
+#include "cli/run_tool.h"
+
+namespace mt {
+namespace {
+
+struct MtCkpt : test::ToolTest {
+  fs::path data() { return *this / "a/iter_0000020/data_00000.safetensors"; }
+  void flip(std::uint64_t byte) {
+    std::fstream f(data(), std::ios::in | std::ios::out | std::ios::binary);
+    f.seekg(static_cast<std::streamoff>(byte));
+    const auto c = static_cast<char>(f.get() ^ 1);
+    f.seekp(static_cast<std::streamoff>(byte));
+    f.put(c);
+  }
+};
+
+TEST_F(MtCkpt, ListsIterationsAndWhichOneIsTracked) {
+  good("mt-ckpt random --save a --iteration 10 --consumed-samples 80 && mt-ckpt random --save a --iteration 20");
+  fs::create_directory(*this / "a/iter_0000015");
+  fs::create_directory(*this / "a/.iter_0000030.tmp");
+  const auto rows = good("mt-ckpt list a").rows();
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[1][0] + rows[1][1] + rows[1][2] + rows[1][3], "10completeno80");
+  EXPECT_EQ(rows[2][1], "incomplete");
+  EXPECT_EQ(rows[2][6], "no manifest.json");
+  EXPECT_EQ(rows[3][1] + rows[3][2], "completeyes");
+  EXPECT_EQ(rows[4][1], "unfinished");
+  const auto objects = good("mt-ckpt list --json a").objects();
+  ASSERT_EQ(objects.size(), 4u);
+  EXPECT_EQ(objects[2]["iteration"], 20);
+  EXPECT_EQ(objects[2]["tracked"], true);
+}
+
+TEST_F(MtCkpt, InfoReadsTheManifestAlone) {
+  good("mt-ckpt random --save a --iteration 20 --optimizer --bf16 --vocab-size 257");
+  fs::remove(data());
+  EXPECT_EQ(run("mt-ckpt info a").status, 3);  // the only checkpoint is not complete
+  good("mt-ckpt random --save a --iteration 20 --optimizer --bf16 --vocab-size 257");
+  const auto objects = good("mt-ckpt info a --tensors --json").objects();
+  EXPECT_EQ(objects[0]["iteration"], 20);
+  EXPECT_EQ(objects[0]["format"], "native");
+  EXPECT_EQ(objects[0]["specs"]["model"]["vocab_size"], 257);
+  EXPECT_EQ(objects.size(), 1 + objects[0]["tensors"].get<std::size_t>());
+  EXPECT_EQ(objects[1]["shape"], Json({257, 64}));
+  EXPECT_EQ(objects[1]["dtype"], "bf16");
+  std::size_t masters = 0;
+  for (const auto& o : objects) masters += o.value("kind", "") == "master";
+  EXPECT_EQ(masters * 4, objects.size() - 1);
+}
+
+TEST_F(MtCkpt, VerifyIsSilentAboutNothing) {
+  good("mt-ckpt random --save a --iteration 20");
+  EXPECT_EQ(good("mt-ckpt verify a --json").objects()[0]["result"], "sound");
+  flip(9000);
+  auto o = run("mt-ckpt verify a");
+  EXPECT_EQ(o.status, 6);
+  EXPECT_CONTAINS(o.out, "problem\t");
+  EXPECT_CONTAINS(o.out, "data_00000.safetensors");
+  o = run("mt-ckpt verify a --json");
+  EXPECT_EQ(o.status, 6);
+  EXPECT_EQ(o.objects()[0]["problems"].size(), 1u);
+}
+
+TEST_F(MtCkpt, DiffExitsOneAndNamesTheFirstTensorAndTheLargestDifference) {
+  good("mt-ckpt random --save a --iteration 20 && mt-ckpt random --save same --iteration 7 && mt-ckpt random --save b --seed 2");
+  const auto equal = good("mt-ckpt diff a same").rows();
+  EXPECT_EQ(equal.back()[0], "equal");
+  auto o = run("mt-ckpt diff a/iter_0000020 b");
+  EXPECT_EQ(o.status, 1);
+  ASSERT_EQ(o.rows().size(), 3u);
+  EXPECT_EQ(o.rows()[1][0], "embedding.word_embeddings.weight");
+  EXPECT_EQ(o.rows()[2][0], "differs");
+  o = run("mt-ckpt diff a b --json --all");
+  EXPECT_EQ(o.status, 1);
+  const auto objects = o.objects();
+  const auto& total = objects.back();
+  EXPECT_EQ(total["equal"], false);
+  EXPECT_EQ(objects.size(), 1 + total["tensors"].get<std::size_t>());
+  double largest = 0;
+  std::size_t differ = 0;
+  for (std::size_t i = 0; i + 1 < objects.size(); ++i) {
+    largest = std::max(largest, objects[i]["largest"].get<double>());
+    differ += objects[i]["difference"] != "same";
+  }
+  EXPECT_EQ(total["largest"], largest);
+  EXPECT_EQ(total["tensors_differ"], differ);
+  EXPECT_EQ(run("mt-ckpt diff a b --kind nonsense").status, 3);
+}
+
+TEST_F(MtCkpt, ADamagedFileIsDamageNotADifference) {
+  good("mt-ckpt random --save a --iteration 20 && mt-ckpt random --save b --iteration 20");
+  flip(9000);
+  EXPECT_EQ(run("mt-ckpt diff a b").status, 6);
+}
+
+TEST_F(MtCkpt, EveryWayToNameNothingHasItsExitStatus) {
+  EXPECT_EQ(run("mt-ckpt info none").status, 5);
+  EXPECT_EQ(run("mt-ckpt list none").status, 5);
+  fs::create_directory(*this / "empty");
+  EXPECT_EQ(run("mt-ckpt info empty").status, 3);
+  good("mt-ckpt random --save a --iteration 20");
+  EXPECT_EQ(run("mt-ckpt info a --ckpt-step 30").status, 3);
+  EXPECT_EQ(good("mt-ckpt info a --ckpt-step 20 --json").objects()[0]["iteration"], 20);
+  for (const char* tracker : {"", "abc", "-1", "30"}) {
+    std::ofstream(*this / "a/latest_checkpointed_iteration.txt") << tracker;
+    const auto o = run("mt-ckpt info a");
+    EXPECT_EQ(o.status, 6) << tracker;
+    EXPECT_CONTAINS(o.err, "latest_checkpointed_iteration.txt");
+  }
+  EXPECT_EQ(run("mt-ckpt info").status, 2);
+  EXPECT_EQ(run("mt-ckpt info a b").status, 2);
+  EXPECT_EQ(run("mt-ckpt diff a").status, 2);
+  EXPECT_EQ(run("mt-ckpt random").status, 2);
+  EXPECT_EQ(run("mt-ckpt random --save x --num-attention-heads 5").status, 3);
+  EXPECT_EQ(run("mt-ckpt").status, 2);
+}
+
+TEST_F(MtCkpt, WhatWasPassedOverIsSaid) {
+  good("mt-ckpt random --save a --iteration 10 && mt-ckpt random --save a --iteration 20");
+  fs::resize_file(data(), 5000);
+  const auto o = good("mt-ckpt info a --json");
+  EXPECT_EQ(o.objects()[0]["iteration"], 10);
+  EXPECT_CONTAINS(o.err, "ignored a/iter_0000020: data_00000.safetensors: wanted");
+}
+
+}  // namespace
+}  // namespace mt

@@ -1,0 +1,141 @@
+#include <fstream>
+
+#include "cli/run_tool.h"
+
+namespace mt {
+namespace {
+
+struct MtReshard : test::ToolTest {
+  void SetUp() override {
+    test::ToolTest::SetUp();
+    if (IsSkipped()) return;
+    good("mt-ckpt random --save a --iteration 20 --consumed-samples 160 --optimizer --bf16 --vocab-size 261 "
+         "--num-attention-heads 8 --group-query-attention --num-query-groups 2 --swiglu --untie-embeddings-and-output-weights");
+  }
+  std::string to(const std::string& from, const std::string& into, int tp, int dp) {
+    return fmt::format("mt-reshard --load {} --save {} --target-tensor-parallel-size {} --target-data-parallel-size {} "
+                       "--registry none ", from, into, tp, dp);
+  }
+};
+
+TEST_F(MtReshard, EveryLayoutHoldsTheSameStateBitwiseAndComesBack) {
+  std::string previous = "a";
+  int n = 0;
+  for (const auto& [tp, dp] : std::vector<std::pair<int, int>>{{2, 1}, {4, 1}, {8, 1}, {1, 2}, {1, 4}, {2, 2}, {4, 3}, {1, 1}}) {
+    const auto into = fmt::format("r{}", n++);
+    const auto j = good(to(previous, into, tp, dp) + "--json").objects()[0];
+    EXPECT_EQ(j["ranks"], tp * dp);
+    EXPECT_EQ(j["iteration"], 20);
+    good("mt-ckpt diff a " + into);
+    EXPECT_EQ(good("mt-ckpt verify --json " + into).objects()[0]["result"], "sound");
+    const auto info = good("mt-ckpt info --json " + into).objects()[0];
+    EXPECT_EQ(info["specs"]["parallel"]["tp"], tp);
+    EXPECT_EQ(info["specs"]["parallel"]["dp"], dp);
+    EXPECT_EQ(info["consumed_samples"], 160);
+    previous = into;
+  }
+}
+
+TEST_F(MtReshard, RanksOwnAboutEqualBytesAndEachByteOnce) {
+  good("mt-ckpt random --save even --optimizer --bf16 --vocab-size 512");
+  const auto all = good("mt-ckpt info even --json").objects()[0]["tensor_bytes"].get<std::uint64_t>();
+  for (const auto& [tp, dp] : std::vector<std::pair<int, int>>{{2, 1}, {1, 4}, {2, 4}}) {
+    std::uint64_t sum = 0, most = 0;
+    const auto ranks = good(to("even", "none", tp, dp) + "--dry-run --json").objects();
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(tp * dp));
+    for (const auto& r : ranks) {
+      sum += r["bytes"].get<std::uint64_t>();
+      most = std::max(most, r["bytes"].get<std::uint64_t>());
+    }
+    EXPECT_EQ(sum, all);
+    EXPECT_LE(static_cast<double>(most) * static_cast<double>(ranks.size()), 1.05 * static_cast<double>(all));
+  }
+  EXPECT_FALSE(fs::exists(*this / "none"));
+}
+
+TEST_F(MtReshard, ShardsByRowsNeedNoModel) {
+  const auto manifest = *this / "a/iter_0000020/manifest.json";
+  auto text = read_file(manifest);
+  text.replace(text.find("\"parallel\""), 10, "\"previous\"");
+  write_file_atomic(manifest, text);
+  const auto o = run(to("a", "b", 2, 1));
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "--num-shards");
+  EXPECT_EQ(good("mt-reshard --load a --save b --num-shards 3 --registry none").rows()[0][1], "3");
+  good("mt-ckpt diff a b");
+}
+
+TEST_F(MtReshard, RefusesWhatCannotBeBeforeWriting) {
+  EXPECT_EQ(run(to("a", "b", 3, 1)).status, 3);
+  EXPECT_EQ(run("mt-reshard --load a --save b").status, 2);
+  EXPECT_EQ(run("mt-reshard --save b --num-shards 2").status, 2);
+  EXPECT_EQ(run("mt-reshard --load a --num-shards 2").status, 2);
+  EXPECT_EQ(run("mt-reshard --load a --save b --num-shards 2 --target-tensor-parallel-size 2").status, 2);
+  EXPECT_EQ(run(to("none", "b", 2, 1)).status, 5);
+  EXPECT_EQ(run(to("a", "a", 2, 1)).status, 3);
+  EXPECT_EQ(run(to("a", "b", 2, 1) + "--ckpt-step 5").status, 3);
+  EXPECT_FALSE(fs::exists(*this / "b"));
+}
+
+TEST_F(MtReshard, IsNotedInTheRegistryWithItsOptions) {
+  good("mt-reshard --load a --save b --num-shards 2 --registry r.db");
+  const auto j = good("mt-runs show last --registry r.db --json").objects()[0];
+  EXPECT_EQ(j["tool"], "mt-reshard");
+  EXPECT_EQ(j["status"], "done");
+  EXPECT_EQ(j["options"]["num-shards"], "2");
+  EXPECT_EQ(j["checkpoint_events"][0]["iteration"], 20);
+}
+
+// A disk that fails, fills or a kill at the n-th file operation, for every n, onto a new iteration and onto an existing one: the
+// destination's tracker names a complete checkpoint with the content of that iteration.
+struct MtReshardFault : MtReshard {
+  void SetUp() override {
+    MtReshard::SetUp();
+    if (IsSkipped()) return;
+    const char* library = std::getenv("MT_TEST_FAULT_LIB");
+    if (library == nullptr || *library == '\0') GTEST_SKIP() << "no fault shim in this build";
+    library_ = library;
+    good("mt-ckpt random --save small --iteration 20 --num-layers 1 --hidden-size 8 --num-attention-heads 2 --vocab-size 11");
+    good("mt-ckpt random --save older --iteration 10 --num-layers 1 --hidden-size 8 --num-attention-heads 2 --vocab-size 11 --seed 7");
+    good("mt-ckpt random --save again --iteration 20 --num-layers 1 --hidden-size 8 --num-attention-heads 2 --vocab-size 11 --seed 7");
+  }
+  std::string faulty(const std::string& fault) {
+    return "MT_TEST_FAULT=" + fault + ":/dest/ MT_TEST_FAULT_LOG=operations LD_PRELOAD=" + library_ +
+           " mt-reshard --load small --save dest --num-shards 2 --registry none";
+  }
+  void drill(const std::string& before, const std::string& action) {
+    const auto prepare = "rm -rf dest operations && cp -r " + before + " dest && ";
+    good(prepare + faulty("log:any:0"));
+    const auto operations = std::stoi(good("wc -l < operations").out);
+    ASSERT_GT(operations, 15);
+    int failed = 0;
+    for (int n = 1; n <= operations; ++n) {
+      const auto o = run(prepare + faulty(fmt::format("{}:any:{}", action, n)));
+      failed += o.status != 0;
+      EXPECT_TRUE(o.status == (action == "kill" ? 137 : 5) || (action != "kill" && o.status == 0)) << n << o.err;
+      const auto check = run("t=$(cat dest/latest_checkpointed_iteration.txt) && mt-ckpt verify --quiet dest/iter_00000$t && "
+                             "mt-ckpt info --json dest");
+      ASSERT_EQ(check.status, 0) << action << " at operation " << n << ": " << check.err;
+      const auto iteration = Json::parse(check.out.substr(check.out.rfind('{', check.out.find("\"iteration\""))))["iteration"];
+      const bool is_new = run("mt-ckpt diff --quiet small dest").status == 0;
+      const bool is_old = run("mt-ckpt diff --quiet " + before + " dest").status == 0;
+      EXPECT_TRUE(is_new != is_old) << n;
+      EXPECT_TRUE(is_new || o.status != 0) << n;
+      EXPECT_EQ(iteration, is_new || before == "again" ? 20 : 10) << n;
+    }
+    EXPECT_GT(failed, operations / 2);
+    // The next attempt clears what was left and succeeds.
+    good(faulty("log:any:0"));
+    good("mt-ckpt diff small dest");
+    EXPECT_EQ(good("ls -A dest | grep -c tmp || true").out, "0\n");
+  }
+  std::string library_;
+};
+
+TEST_F(MtReshardFault, KilledAtAnyFileOperationOfANewIteration) { drill("older", "kill"); }
+TEST_F(MtReshardFault, KilledAtAnyFileOperationOverAnExistingIteration) { drill("again", "kill"); }
+TEST_F(MtReshardFault, AFullDiskAtAnyFileOperation) { drill("older", "enospc"); }
+TEST_F(MtReshardFault, ADiskErrorAtAnyFileOperationOverAnExistingIteration) { drill("again", "eio"); }
+
+}  // namespace
+}  // namespace mt

@@ -1,0 +1,76 @@
+#include <fstream>
+
+#include "cli/run_tool.h"
+#include "registry/event_log.h"
+
+namespace mt {
+namespace {
+
+struct MtRuns : test::ToolTest {
+  std::string write_run(const std::string& name, const Json& options, int steps) {
+    fs::create_directories(*this / name);
+    EventLog log(*this / name / "run.jsonl");
+    auto run = run_event("mt-train", "0.1.0", options);
+    run["run_id"] = log.run_id();
+    log.append(run);
+    for (int i = 1; i <= steps; ++i) log.append({{"event", "step"}, {"iteration", i}, {"loss", 5.0 / i}});
+    log.append({{"event", "evaluation"}, {"iteration", steps}, {"name", "valid"}, {"loss", 2.5}});
+    log.append(end_event("done", 1));
+    return log.run_id();
+  }
+};
+
+TEST_F(MtRuns, IndexFindsEventFilesAndListShowsTheRuns) {
+  const auto a = write_run("x/a", {{"lr", "0.001"}, {"seed", "1"}}, 4), b = write_run("x/b", {{"lr", "0.002"}, {"seed", "1"}}, 2);
+  std::ofstream(*this / "x/b/run.jsonl", std::ios::app) << "not an event\n";
+  const auto rows = good("mt-runs index x").rows();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1], (std::vector<std::string>{"x/a/run.jsonl", "indexed", "0"}));
+  EXPECT_EQ(rows[2], (std::vector<std::string>{"x/b/run.jsonl", "indexed", "1"}));
+  const auto runs = good("mt-runs list --json").objects();
+  ASSERT_EQ(runs.size(), 2u);
+  for (const auto& r : runs) {
+    EXPECT_EQ(r["status"], "done");
+    EXPECT_EQ(r["last_loss"], r["run_id"] == a ? 1.25 : 2.5);
+    EXPECT_TRUE(r["run_id"] == a || r["run_id"] == b);
+  }
+  EXPECT_EQ(good("mt-runs list").rows().size(), 3u);
+}
+
+TEST_F(MtRuns, ShowPrintsOptionsEvaluationsAndStepsWhenAsked) {
+  const auto id = write_run("a", {{"lr", "0.001"}}, 3);
+  good("mt-runs index --registry r.db a/run.jsonl");
+  const auto text = good("mt-runs show --registry r.db " + id).out;
+  EXPECT_CONTAINS(text, "option\tlr\t0.001");
+  EXPECT_CONTAINS(text, "evaluation\t{");
+  EXPECT_EQ(text.find("step\t"), std::string::npos);
+  EXPECT_CONTAINS(good("mt-runs show --steps --registry r.db " + id.substr(0, id.size() - 2)).out, "step\t{");
+  EXPECT_EQ(good("MT_REGISTRY=r.db mt-runs show last --steps --json").objects()[0]["step_events"].size(), 3u);
+}
+
+TEST_F(MtRuns, CompareShowsWhatDiffers) {
+  const auto a = write_run("a", {{"lr", "0.001"}, {"seed", "1"}}, 4), b = write_run("b", {{"lr", "0.002"}, {"seed", "1"}}, 2);
+  good("mt-runs index");
+  const auto text = good("mt-runs compare " + a + " " + b).out;
+  EXPECT_CONTAINS(text, "option lr\t0.001\t0.002");
+  EXPECT_CONTAINS(text, "last_loss\t1.250000\t2.500000");
+  EXPECT_EQ(text.find("option seed"), std::string::npos);
+  EXPECT_CONTAINS(good("mt-runs compare --all " + a + " " + b).out, "option seed\t1\t1");
+}
+
+TEST_F(MtRuns, LookingNeverMakesARegistryAndErrorsHaveTheirStatus) {
+  EXPECT_EQ(run("mt-runs list").status, 5);
+  EXPECT_FALSE(fs::exists(*this / "mt-runs.db"));
+  EXPECT_EQ(run("mt-runs index").status, 4);
+  EXPECT_EQ(run("mt-runs index none").status, 5);
+  std::ofstream(*this / "text.db") << std::string(2000, 'x');
+  EXPECT_EQ(run("mt-runs list --registry text.db").status, 6);
+  write_run("a", Json::object(), 1);
+  good("mt-runs index");
+  EXPECT_EQ(run("mt-runs show zzz").status, 3);
+  EXPECT_EQ(run("mt-runs show").status, 2);
+  EXPECT_EQ(run("mt-runs compare last").status, 2);
+}
+
+}  // namespace
+}  // namespace mt
