@@ -39,7 +39,7 @@ Model::Model(const ModelSpec& spec, const BatchSpec& batch, const Groups& groups
   const auto& parallel = groups.placement.spec;
   const auto& at = groups.coordinate;
   content_ = stage_content(spec, parallel, at.pp, chunk);
-  rotary_table_ = make_rotary_table(spec, std::max(batch.seq_length, spec.max_positions), device);
+  rotary_table_ = make_rotary_table(spec, std::max({batch.seq_length, batch.max_positions, spec.max_positions}), device);
   const std::int64_t vocab_rows = padded_vocab(spec, parallel.tp) / parallel.tp, first_id = vocab_rows * at.tp;
   const auto saved = [&](int unit) { return saved_tensors(spec, parallel, batch, params.compute_dtype(), unit); };
   if (content_.embedding) layers_.push_back(vocab_parallel_embedding(params, spec, first_id));

@@ -36,7 +36,7 @@ View piece_view(View parameter, const Piece& piece) {
   return v;
 }
 
-ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device)
+ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device, Gradients gradients)
     : specs_(std::move(specs)), compute_(compute) {
   std::int64_t total = 0, second = 0, partial = 0, unit_partial = 0;
   const auto aligned = [](std::int64_t n) { return (n + kParamAlign - 1) / kParamAlign * kParamAlign; };
@@ -61,6 +61,7 @@ ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Devi
   }
   const auto bytes = [](DType d, std::int64_t n) { return static_cast<std::size_t>(bytes_of(d, n)); };
   weights_ = Buffer(device, bytes(compute, total));
+  if (gradients == Gradients::absent) return;
   grads_ = Buffer(device, bytes(DType::f32, total));
   second_slots_ = Buffer(device, bytes(DType::f32, second));
   partial_ = Buffer(device, bytes(DType::f32, partial));
@@ -78,7 +79,7 @@ View ParameterStore::weight(int param) const {
 
 View ParameterStore::grad(int param, int slot) const {
   const auto& place = places_[static_cast<std::size_t>(param)];
-  MT_CHECK(slot < spec(param).grad_slots, "slot {} of {}", slot, spec(param).name);
+  MT_CHECK(slot < spec(param).grad_slots && grads_.size() > 0, "slot {} of {}", slot, spec(param).name);
   return slot == 0 ? shaped_view(grads_, place.offset, DType::f32, spec(param).shape)
                    : shaped_view(second_slots_, place.second_slot, DType::f32, spec(param).shape);
 }

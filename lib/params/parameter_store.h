@@ -27,9 +27,12 @@ class ParameterStore {
     std::int64_t begin = 0, end = 0;  // flat local elements
   };
 
+  enum class Gradients : std::uint8_t { present, absent };  // absent: weights for scoring alone
+
   // Allocates weights (compute dtype) and gradients (f32); content zero.
   //   fails  Error{device} when memory is short
-  ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device);
+  ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device,
+                 Gradients gradients = Gradients::present);
 
   int num_params() const { return static_cast<int>(specs_.size()); }
   const ParamSpec& spec(int param) const { return specs_[static_cast<std::size_t>(param)]; }
@@ -39,7 +42,7 @@ class ParameterStore {
   DType compute_dtype() const { return compute_; }
 
   View weight(int param) const;              // local shape, compute dtype
-  View grad(int param, int slot = 0) const;  // local shape, f32
+  View grad(int param, int slot = 0) const;  // local shape, f32; a bug when gradients are absent
   // Flat views of all of them, padding between parameters included (it stays zero).
   const std::vector<Shard>& shards() const { return shards_; }
 

@@ -1,0 +1,127 @@
+#include "infer/perplexity.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace mt {
+
+namespace {
+
+double ratio_exp(double nll, std::int64_t n) { return n > 0 ? std::exp(nll / static_cast<double>(n)) : NAN; }
+
+}  // namespace
+
+double Perplexity::token_ppl() const { return ratio_exp(nll, tokens); }
+double Perplexity::word_ppl() const { return ratio_exp(nll, words); }
+double Perplexity::byte_ppl() const { return ratio_exp(nll, bytes); }
+double Perplexity::bits_per_byte() const {
+  return bytes > 0 ? nll / (static_cast<double>(bytes) * std::log(2.0)) : NAN;
+}
+
+std::int64_t count_words(std::string_view text) {
+  std::int64_t n = 0;
+  bool inside = false;
+  for (const char c : text) {
+    const bool space = c == ' ' || (c >= '\t' && c <= '\r');
+    n += !space && !inside;
+    inside = !space;
+  }
+  return n;
+}
+
+namespace {
+
+// Inputs and targets of one window; targets before `first_counted` were counted by an earlier one.
+struct Window {
+  const std::vector<std::int32_t>* sequence;  // start id and tokens
+  std::int64_t begin, length, first_counted;
+};
+
+std::vector<Window> windows_of(const std::vector<std::int32_t>& sequence, std::int64_t window, std::int64_t stride) {
+  std::vector<Window> out;
+  const std::int64_t targets = static_cast<std::int64_t>(sequence.size()) - 1;
+  for (std::int64_t counted = 0; counted < targets;) {
+    const std::int64_t end = out.empty() ? std::min(window, targets) : std::min(counted + stride, targets);
+    const std::int64_t begin = std::max<std::int64_t>(0, end - window);
+    out.push_back({&sequence, begin, end - begin, counted - begin});
+    counted = end;
+  }
+  return out;
+}
+
+HostBatch batch_of(const std::vector<Window>& windows, std::size_t first, const BatchSpec& spec) {
+  HostBatch b;
+  b.cu_seqlens.push_back(0);
+  for (int i = 0; i < spec.micro_batch; ++i) {
+    const std::size_t at = first + static_cast<std::size_t>(i);
+    for (std::int64_t t = 0; t < spec.seq_length; ++t) {
+      const bool real = at < windows.size() && t < windows[at].length;
+      const auto& w = windows[std::min(at, windows.size() - 1)];
+      const auto place = static_cast<std::size_t>(w.begin + t);
+      b.ids.push_back(real ? (*w.sequence)[place] : 0);
+      b.labels.push_back(real ? (*w.sequence)[place + 1] : 0);
+      b.mask.push_back(real && t >= w.first_counted ? 1.0f : 0.0f);
+      b.ordinals.push_back(static_cast<std::int64_t>(at));
+      b.positions.push_back(static_cast<std::int32_t>(t));
+    }
+    b.cu_seqlens.push_back((i + 1) * spec.seq_length);
+  }
+  return b;
+}
+
+}  // namespace
+
+Perplexity perplexity(Session& session, const std::vector<ScoredDocument>& documents,
+                      const PerplexityOptions& options) {
+  Perplexity p;
+  const int positions = session.model().learned_positions ? session.model().max_positions : 0;
+  p.window = options.window > 0 ? options.window : std::max(session.model().max_positions, 1);
+  if (options.window == 0 && session.model().max_positions == 0) p.window = 1024;
+  if (positions > 0 && p.window > positions)
+    throw Error(Code::config, fmt::format("window {} is more than the model's {} positions", p.window, positions), "",
+                fmt::format("--window {}", positions));
+  p.stride = options.stride > 0 ? options.stride : std::max(1, p.window / 2);
+  if (p.stride > p.window)
+    throw Error(Code::config, fmt::format("stride {} is more than the window {}", p.stride, p.window), "",
+                fmt::format("--stride {}", p.window));
+  std::vector<std::vector<std::int32_t>> sequences;
+  for (const auto& d : documents) {
+    std::vector<std::int32_t> s;
+    if (options.start_id) s.push_back(*options.start_id);
+    s.insert(s.end(), d.tokens.begin(), d.tokens.end());
+    if (!options.start_id && !s.empty()) ++p.unscored_tokens;
+    p.words += d.words;
+    p.bytes += d.bytes;
+    ++p.documents;
+    sequences.push_back(std::move(s));
+  }
+  std::vector<Window> windows;
+  for (const auto& s : sequences) {
+    if (s.empty()) continue;
+    const auto w = windows_of(s, p.window, p.stride);
+    windows.insert(windows.end(), w.begin(), w.end());
+  }
+  if (windows.empty()) throw Error(Code::data, "nothing to score: no document has a token with context");
+  p.windows = static_cast<std::int64_t>(windows.size());
+
+  auto& dp = *session.groups().dp;
+  const BatchSpec spec{p.window, options.micro_batch, options.micro_batch * dp.size()};
+  auto runner = session.runner(spec);
+  double sums[2] = {0, 0};
+  const auto step = static_cast<std::size_t>(spec.micro_batch);
+  for (std::size_t at = step * static_cast<std::size_t>(dp.rank()); at < windows.size();
+       at += step * static_cast<std::size_t>(dp.size())) {
+    const HostBatch batch = batch_of(windows, at, spec);
+    const auto loss = runner.executor->score(batch);
+    for (std::size_t t = 0; t < loss.size(); ++t)
+      if (batch.mask[t] != 0) sums[0] += static_cast<double>(loss[t]), sums[1] += 1;
+  }
+  dp.all_reduce(session.stream(), View(sums, DType::f64, {2}), Reduce::sum).wait_host();
+  p.nll = sums[0];
+  p.tokens = static_cast<std::int64_t>(sums[1]);
+  return p;
+}
+
+}  // namespace mt
