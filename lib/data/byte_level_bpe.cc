@@ -75,6 +75,7 @@ ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), 
     const char byte = static_cast<char>(b);
     byte_ids_[static_cast<std::size_t>(b)] = parts_.tokens.find({&byte, 1}).value_or(parts_.unknown.value_or(-1));
   }
+  std::sort(parts_.added_only.begin(), parts_.added_only.end());
   std::vector<AddedToken> raw, normalized;
   for (const AddedToken& token : parts_.added) {
     if (!token.normalized) {
@@ -225,7 +226,8 @@ void ByteLevelBpe::encode_piece(std::string_view piece, EncodeScratch& scratch) 
   std::vector<Id>& symbols = scratch.symbols;
   symbols.clear();
   if (parts_.ignore_merges) {
-    if (const std::optional<Id> id = parts_.tokens.find(piece)) {
+    const std::optional<Id> id = parts_.tokens.find(piece);
+    if (id && !std::binary_search(parts_.added_only.begin(), parts_.added_only.end(), *id)) {
       symbols.push_back(*id);
       return;
     }

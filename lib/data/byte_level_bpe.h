@@ -30,6 +30,7 @@ struct ByteLevelBpeParts {
   bool add_prefix_space = false;  // a space before text that has none
   std::optional<Id> unknown;      // for bytes without a token
   std::vector<AddedToken> added;
+  std::vector<Id> added_only;     // ids of added tokens the model itself lacks; no piece ever becomes one of these
   std::optional<Id> eod;
   bool parse_special = false;
 };

@@ -1,7 +1,7 @@
 #pragma once
 // The two tokenizers without files: a byte is an id, and text that is ids already.
 //
-// Code: data/byte_tokenizer.cc. Tests: tests/data/byte_tokenizer_test.cc.
+// Code: data/byte_tokenizer.cc. Tests: tests/data/tokenizer_json_test.cc, encode_corpus_test.cc.
 
 #include <optional>
 #include <string>

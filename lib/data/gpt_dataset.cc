@@ -113,23 +113,27 @@ GptDataset::GptDataset(const IndexedDataset& tokens, SequenceRange range, const 
 }
 
 std::int64_t GptDataset::fetch(std::int64_t k, std::span<std::int32_t> out) const {
-  std::vector<std::int32_t> ignored;
-  return fetch(k, out, ignored);
+  return copy_sample(k, out, nullptr);
 }
 
 std::int64_t GptDataset::fetch(std::int64_t k, std::span<std::int32_t> out,
                                std::vector<std::int32_t>& document_starts) const {
+  document_starts.clear();
+  return copy_sample(k, out, &document_starts);
+}
+
+std::int64_t GptDataset::copy_sample(std::int64_t k, std::span<std::int32_t> out,
+                                     std::vector<std::int32_t>* starts) const {
   MT_CHECK(k >= 0 && k < size(), "sample {} of {}", k, size());
   MT_CHECK(out.size() == static_cast<std::size_t>(options_.seq_length) + 1, "{} places for {} + 1 tokens", out.size(),
            options_.seq_length);
-  document_starts.clear();
   const SampleStart start = sample_index_[shuffle_index_[static_cast<std::size_t>(k)]];
   std::size_t position = start.position, filled = 0;
   std::int64_t offset = start.offset;
   while (filled < out.size() && position < document_index_.size()) {
     const std::int64_t sequence = document_index_[position++];
     const std::size_t here = std::min(out.size() - filled, static_cast<std::size_t>(tokens_->length(sequence) - offset));
-    if (filled > 0 && here > 0) document_starts.push_back(static_cast<std::int32_t>(filled));
+    if (starts != nullptr && filled > 0 && here > 0) starts->push_back(static_cast<std::int32_t>(filled));
     tokens_->read(sequence, offset, out.subspan(filled, here));
     filled += here;
     offset = 0;

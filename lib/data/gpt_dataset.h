@@ -66,6 +66,7 @@ class GptDataset {
   std::span<const std::uint32_t> shuffle_index() const { return shuffle_index_; }
 
  private:
+  std::int64_t copy_sample(std::int64_t k, std::span<std::int32_t> out, std::vector<std::int32_t>* starts) const;
   const IndexedDataset* tokens_;
   GptDatasetOptions options_;
   std::int64_t num_epochs_ = 1;

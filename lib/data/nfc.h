@@ -1,7 +1,7 @@
 #pragma once
 // Unicode normal form C, skipping text that plainly is in it already.
 //
-// Code: data/nfc.cc (utf8proc for what the quick check does not pass). Tests: tests/data/nfc_test.cc.
+// Code: data/nfc.cc (utf8proc for what the quick check does not pass). Tests: tests/data/unicode_test.cc.
 
 #include <string>
 #include <string_view>

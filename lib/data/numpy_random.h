@@ -3,7 +3,7 @@
 //
 // Source: Matsumoto and Nishimura, "Mersenne Twister", 1998 (init_genrand, MT19937); numpy's shuffle is Fisher-Yates
 // from the end, each index drawn by masking 32-bit outputs and rejecting those too large.
-// Code: data/numpy_random.cc. Tests: tests/data/numpy_random_test.cc (values from numpy 1.24).
+// Code: data/numpy_random.cc. Tests: tests/data/gpt_dataset_test.cc (values from numpy 1.24).
 
 #include <array>
 #include <cstdint>

@@ -4,7 +4,7 @@
 //
 // The cursor of a run is one number, consumed_samples; a checkpoint stores nothing else about the data.
 // Source: Megatron's MegatronPretrainingSampler ("single").
-// Code: header only. Tests: tests/data/sampler_test.cc.
+// Code: header only. Tests: tests/data/gpt_dataset_test.cc.
 
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 // byte order mark at the start is dropped; lines of white space are skipped and counted.
 // A TextSource hands out numbered chunks of whole records; a RecordReader walks one chunk. Chunks may be read by any
 // number of threads; the order of chunks and of records in them is the order of the input.
-// Code: data/text_source.cc, data/json_record.cc. Tests: tests/data/text_source_test.cc.
+// Code: data/text_source.cc, data/json_record.cc. Tests: tests/data/encode_corpus_test.cc.
 
 #include <cstdint>
 #include <filesystem>

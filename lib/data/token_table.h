@@ -1,7 +1,7 @@
 #pragma once
 // The vocabulary as bytes: id to token for decoding, token to id for looking up.
 //
-// Code: data/token_table.cc. Tests: tests/data/token_table_test.cc.
+// Code: data/token_table.cc. Tests: tests/data/byte_level_bpe_test.cc.
 
 #include <cstdint>
 #include <optional>

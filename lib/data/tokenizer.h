@@ -6,7 +6,7 @@
 //
 // Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (byte-level BPE from tokenizer.json), GPT2BPETokenizer
 // (vocab.json + merges.txt), ByteTokenizer (a byte is an id, end id 256), NullTokenizer (text is integers).
-// Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_test.cc and one file a kind.
+// Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_json_test.cc, golden_tokenizers_test.cc.
 
 #include <cstdint>
 #include <filesystem>

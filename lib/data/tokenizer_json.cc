@@ -188,6 +188,7 @@ void read_added_tokens(const JsonFile& file, ByteLevelBpeParts& parts) {
       token.id = *known;
     } else {
       parts.tokens.add(token.content, token.id);
+      parts.added_only.push_back(token.id);
     }
     parts.added.push_back(std::move(token));
   }

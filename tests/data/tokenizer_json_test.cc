@@ -59,7 +59,7 @@ TEST(TokenizerJson, an_added_token_keeps_its_id_and_sets_the_size) {
 TEST(TokenizerJson, special_tokens_match_only_when_asked) {
   const ScratchDirectory dir;
   Json file = small_file();
-  file["added_tokens"] = {added("<|endoftext|>", 258, true), added("<tool>", 259, false)};
+  file["added_tokens"] = Json::array({added("<|endoftext|>", 258, true), added("<tool>", 259, false)});
   const auto plain = load(dir, file);
   EncodeScratch scratch;
   Ids ids;
@@ -77,7 +77,7 @@ TEST(TokenizerJson, the_end_token_is_named_or_the_only_known_one) {
   const ScratchDirectory dir;
   Json file = small_file();
   EXPECT_THROW(require_eod(*load(dir, file)), Error);
-  file["added_tokens"] = {added("<|endoftext|>", 258, true)};
+  file["added_tokens"] = Json::array({added("<|endoftext|>", 258, true)});
   EXPECT_EQ(require_eod(*load(dir, file)), 258);
   file["added_tokens"].push_back(added("</s>", 259, true));
   EXPECT_FALSE(load(dir, file)->eod());
@@ -148,7 +148,7 @@ TEST(NullTokenizer, reads_integers_and_nothing_else) {
 TEST(Fingerprint, tells_vocabularies_apart_but_not_end_tokens) {
   const ScratchDirectory dir;
   Json file = small_file(), other = small_file();
-  other["model"]["merges"] = {"a b"};
+  other["model"]["merges"] = Json::array({"a b"});
   TokenizerSpec spec;
   spec.eod_token = "a";
   EXPECT_EQ(load(dir, file)->fingerprint(), load(dir, file, spec)->fingerprint());

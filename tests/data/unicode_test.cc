@@ -9,11 +9,11 @@ namespace {
 
 TEST(Unicode, knows_the_classes_of_version_16) {
   const std::uint8_t* classes = unicode_classes();
-  EXPECT_EQ(classes['a'], kLetter);
-  EXPECT_EQ(classes['7'], kNumber);
-  EXPECT_EQ(classes[' '], kSpace);
-  EXPECT_EQ(classes['!'], kPunctuation);
-  EXPECT_EQ(classes['+'], kSymbol);
+  EXPECT_EQ(classes[std::uint8_t{'a'}], kLetter);
+  EXPECT_EQ(classes[std::uint8_t{'7'}], kNumber);
+  EXPECT_EQ(classes[std::uint8_t{' '}], kSpace);
+  EXPECT_EQ(classes[std::uint8_t{'!'}], kPunctuation);
+  EXPECT_EQ(classes[std::uint8_t{'+'}], kSymbol);
   EXPECT_EQ(classes[0x0301], kMark);
   EXPECT_EQ(classes[0x00BD], kNumber);   // one half, No
   EXPECT_EQ(classes[0x2167], kNumber);   // Roman eight, Nl
