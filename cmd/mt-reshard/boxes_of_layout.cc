@@ -4,8 +4,15 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace mt {
+namespace {
+
+// Smaller boxes go whole to one of their holders, as training does it: a thousand slivers of a norm help nobody.
+constexpr std::uint64_t kWorthCutting = 64 << 10;
+
+}  // namespace
 
 std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, const ModelSpec& model,
                                                     const ParallelSpec& parallel) {
@@ -31,8 +38,12 @@ std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, co
                                                   tensor_text(t->name, t->kind), dims_text(piece.shape),
                                                   dims_text(t->shape)));
           if (piece.box.empty()) continue;
-          auto box = part_of(piece.box, replica.count, replica.index);
-          if (!box.empty()) owned[rank].push_back({t->name, t->kind, t->dtype, t->shape, std::move(box)});
+          TensorBox own{t->name, t->kind, t->dtype, t->shape, piece.box};
+          if (own.bytes() >= kWorthCutting)
+            own.box = part_of(piece.box, replica.count, replica.index);
+          else if (xxh3(piece.name) % static_cast<std::uint64_t>(replica.count) != static_cast<std::uint64_t>(replica.index))
+            continue;
+          if (!own.box.empty()) owned[rank].push_back(std::move(own));
         }
       }
   }

@@ -1,3 +1,7 @@
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fstream>
 
 #include "cli/run_tool.h"
@@ -37,7 +41,7 @@ TEST_F(MtReshard, EveryLayoutHoldsTheSameStateBitwiseAndComesBack) {
 }
 
 TEST_F(MtReshard, RanksOwnAboutEqualBytesAndEachByteOnce) {
-  good("mt-ckpt random --save even --optimizer --bf16 --vocab-size 512");
+  good("mt-ckpt random --save even --optimizer --bf16 --vocab-size 2048 --hidden-size 256");
   const auto all = good("mt-ckpt info even --json").objects()[0]["tensor_bytes"].get<std::uint64_t>();
   for (const auto& [tp, dp] : std::vector<std::pair<int, int>>{{2, 1}, {1, 4}, {2, 4}}) {
     std::uint64_t sum = 0, most = 0;
@@ -84,6 +88,24 @@ TEST_F(MtReshard, IsNotedInTheRegistryWithItsOptions) {
   EXPECT_EQ(j["status"], "done");
   EXPECT_EQ(j["options"]["num-shards"], "2");
   EXPECT_EQ(j["checkpoint_events"][0]["iteration"], 20);
+}
+
+TEST_F(MtReshard, MemoryDoesNotGrowWithTheModel) {
+  good("mt-ckpt random --save large --optimizer --vocab-size 16384 --hidden-size 512");
+  const auto bytes = good("mt-ckpt info large --json").objects()[0]["tensor_bytes"].get<std::uint64_t>();
+  const auto program = bin_ + "/mt-reshard", from = (*this / "large").string(), into = (*this / "cut").string();
+  const auto pid = ::fork();
+  if (pid == 0) {
+    ::execl(program.c_str(), "mt-reshard", "--load", from.c_str(), "--save", into.c_str(), "--quiet", "--registry", "none",
+            "--target-tensor-parallel-size", "4", static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  int status = 0;
+  struct rusage use {};
+  ASSERT_EQ(::wait4(pid, &status, 0, &use), pid);
+  EXPECT_EQ(status, 0);
+  EXPECT_GT(bytes, std::uint64_t{150} << 20);
+  EXPECT_LT(use.ru_maxrss, 80 << 10) << "KiB resident at most";
 }
 
 // A disk that fails, fills or a kill at the n-th file operation, for every n, onto a new iteration and onto an existing one: the

@@ -1,9 +1,11 @@
 #include "registry/index.h"
 
 #include <sqlite3.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -169,6 +171,30 @@ TEST(RunIndex, ALockedRegistryWarnsAndCatchesUpLater) {
   ::sqlite3_close(other);
   EXPECT_TRUE(index.follow(dir / "run.jsonl", 1000));
   EXPECT_EQ(RunIndex::open_for_reading(dir / "r.db").runs().at(0).steps, 3);
+}
+
+TEST(RunIndex, AFullDiskWarnsAndTheRestIsTakenInLater) {
+  const test::TemporaryDirectory dir;
+  auto index = RunIndex::open((dir / "r.db").string());
+  write_run(dir / "run.jsonl", 3);
+  EXPECT_TRUE(index.follow(dir / "run.jsonl", 1000));
+  {
+    EventLog log(dir / "run.jsonl");
+    for (int i = 4; i <= 5000; ++i) log.append(step(i, 1.0));
+  }
+  struct rlimit old {};
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = old;
+  small.rlim_cur = 100000;
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(index.follow(dir / "run.jsonl", 10));
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("warning: registry"), std::string::npos);
+  EXPECT_TRUE(index.follow(dir / "run.jsonl", 1000));
+  EXPECT_EQ(RunIndex::open_for_reading(dir / "r.db").runs().at(0).steps, 5000);
 }
 
 TEST(RunIndex, NothingStopsARunWhereNoRegistryCanBe) {
