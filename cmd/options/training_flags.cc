@@ -89,20 +89,16 @@ void add_optimizer(OptionTable& t, TrainingOptions& o) {
   t.add("fp16", o.fp16, "", "fp16; refused, there is no loss scaler");
 }
 
-void add_tokenizer(OptionTable& t, data::TokenizerSpec& s) {
-  t.add("tokenizer-type", s.type, "TYPE", "HuggingFaceTokenizer, GPT2BPETokenizer, ByteTokenizer or NullTokenizer");
-  t.add("tokenizer-model", s.model, "FILE", "tokenizer.json, or the directory that holds it");
-  t.add("vocab-file", s.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
-  t.add("merge-file", s.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
-}
-
 void add_data(OptionTable& t, DataOptions& d) {
   t.group("Data");
   t.add("data-path", d.data_path, "PREFIX", "token files, or weights and token files in turn").multiple = true;
   t.add("split", d.split, "A,B,C", "shares of training, validation and test");
   t.add("mock-data", d.mock_data, "", "made-up samples; no token file");
   t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says");
-  add_tokenizer(t, d.tokenizer);
+  t.add("tokenizer-type", d.tokenizer.type, "TYPE", "kind of tokenizer");
+  t.add("tokenizer-model", d.tokenizer.model, "FILE", "tokenizer.json, or the directory that holds it");
+  t.add("vocab-file", d.tokenizer.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
+  t.add("merge-file", d.tokenizer.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
   t.add("eod-mask-loss", d.eod_mask_loss, "", "no loss after end-of-document tokens");
   t.add("reset-position-ids", d.reset_position_ids, "", "positions restart after end-of-document tokens");
   t.add("reset-attention-mask", d.reset_attention_mask, "", "attention stays inside a document");

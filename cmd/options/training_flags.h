@@ -14,7 +14,6 @@ void add_parallel(OptionTable& table, ParallelSpec& parallel);
 void add_batch(OptionTable& table, TrainingOptions& options);
 void add_optimizer(OptionTable& table, TrainingOptions& options);
 void add_data(OptionTable& table, DataOptions& data);
-void add_tokenizer(OptionTable& table, data::TokenizerSpec& tokenizer);
 void add_checkpoint(OptionTable& table, TrainingOptions& options);
 void add_run(OptionTable& table, TrainingOptions& options);
 

@@ -1,0 +1,36 @@
+#pragma once
+// The commands of mt-eval, a file each, and what they share: a model, a tokenizer, ranks.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/cli.h"
+#include "infer/session.h"
+#include "options/registry_options.h"
+#include "options/tokenizer_options.h"
+#include "options/world_flags.h"
+
+namespace mt::eval {
+
+struct ModelFlags {
+  SessionOptions session;
+  bool bf16 = false, fp32 = false;
+  options::TokenizerFlags tokenizer;
+  options::WorldFlags world;
+  options::RegistryFlag registry;
+
+  void add(OptionTable& table);
+  // After parsing.   fails  Error{usage} for --bf16 with --fp32, or no --load
+  SessionOptions resolved() const;
+};
+
+// The tokenizer of the flags, checked against the fingerprint the checkpoint was trained with.
+//   fails  Error{config} when they differ, or the vocabulary is larger than the model's
+std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session);
+
+using Build = std::function<std::function<int()>(OptionTable&, const cli::Shared&)>;
+Build ppl_command();
+Build generate_command();
+
+}  // namespace mt::eval

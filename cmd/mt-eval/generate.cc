@@ -1,0 +1,100 @@
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "commands.h"
+#include "infer/generate.h"
+
+namespace mt::eval {
+
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  std::vector<std::string> prompts;
+  std::string input;
+  std::int64_t max_new = 64;
+  SamplingOptions sampling;
+  bool greedy = false, ignore_eod = false;
+};
+
+std::vector<std::string> prompts_of(const Flags& f) {
+  auto prompts = f.prompts;
+  if (f.input.empty()) return prompts;
+  std::ifstream file;
+  if (f.input != "-") {
+    file.open(f.input);
+    if (!file) throw Error(Code::io, "cannot read the prompts", f.input);
+  }
+  std::istream& in = f.input == "-" ? std::cin : file;
+  for (std::string line; std::getline(in, line);) prompts.push_back(line);
+  return prompts;
+}
+
+int run_rank(Communicator& world, const Flags& f, const std::vector<std::string>& prompts, const Json& start,
+             bool json) {
+  const auto began = std::chrono::steady_clock::now();
+  Session session(world, f.model.resolved());
+  const auto tokenizer = tokenizer_for(f.model, session);
+  const auto stop = f.ignore_eod ? std::nullopt : tokenizer->eod();
+  const bool first = world.rank() == 0;
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    auto ids = tokenizer->encode(prompts[i]);
+    if (ids.empty() && tokenizer->eod()) ids.push_back(*tokenizer->eod());
+    const Generated g = generate(session, ids, f.max_new, f.sampling, stop, i, {});
+    tokens += static_cast<std::int64_t>(g.ids.size());
+    if (!first) continue;
+    const std::string text = tokenizer->decode(g.ids);
+    if (json)
+      cli::object({{"prompt", prompts[i]},
+                   {"text", text},
+                   {"ids", g.ids},
+                   {"stopped", g.stopped},
+                   {"prefill_s", g.prefill_s},
+                   {"decode_s", g.decode_s}});
+    else
+      std::printf("%s%s\n", prompts[i].c_str(), text.c_str());
+    std::fflush(stdout);
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  if (first) f.model.registry.record(start, seconds, {{"prompts", prompts.size()}, {"tokens", tokens}});
+  return 0;
+}
+
+}  // namespace
+
+Build generate_command() {
+  return [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
+    auto f = std::make_shared<Flags>();
+    f->sampling.temperature = 1.0;
+    f->model.add(table);
+    table.group("Prompts");
+    table.add("prompt", f->prompts, "TEXT", "text to continue; each word given is a prompt").multiple = true;
+    table.add("input", f->input, "FILE", "a prompt a line; - is stdin");
+    table.group("Sampling");
+    table.add("max-new-tokens", f->max_new, "N", "stop after so many", "tokens");
+    table.add("greedy", f->greedy, "", "always the most probable token");
+    table.add("temperature", f->sampling.temperature, "X", "divides the logits; 0 is greedy");
+    table.add("top-k", f->sampling.top_k, "N", "among the N most probable; 0: all");
+    table.add("top-p", f->sampling.top_p, "P", "among the most probable that together reach P");
+    table.add("seed", f->sampling.seed, "N", "of the draws");
+    table.add("ignore-eod", f->ignore_eod, "", "do not stop at the end-of-document token");
+    return [f, &table, &shared] {
+      if (f->greedy) f->sampling.temperature = 0;
+      if (f->sampling.top_p <= 0 || f->sampling.top_p > 1)
+        throw Error(Code::usage, fmt::format("--top-p {} is not in (0, 1]", f->sampling.top_p));
+      if (f->sampling.temperature < 0 || f->sampling.top_k < 0 || f->max_new < 0)
+        throw Error(Code::usage, "--temperature, --top-k and --max-new-tokens must not be negative");
+      const auto prompts = prompts_of(*f);
+      if (prompts.empty()) throw Error(Code::usage, "no prompt", "", "--prompt TEXT or --input FILE");
+      const Json start = options::RegistryFlag::start("mt-eval", table);
+      return f->model.world.run([&](Communicator& world) { return run_rank(world, *f, prompts, start, shared.json); });
+    };
+  };
+}
+
+}  // namespace mt::eval

@@ -1,0 +1,42 @@
+#include "base/error.h"
+#include "base/hash.h"
+#include "commands.h"
+
+namespace mt::eval {
+
+void ModelFlags::add(OptionTable& t) {
+  t.group("Model");
+  t.add("load", session.load, "DIR", "checkpoint: a --save directory, or an iter_ directory in it");
+  t.add("ckpt-step", session.ckpt_step, "N", "this iteration, not the newest");
+  t.add("tensor-model-parallel-size", session.tp, "N", "ranks that share each layer");
+  t.add("bf16", bf16, "", "compute in bf16, whatever the checkpoint's type");
+  t.add("fp32", fp32, "", "compute in f32, whatever the checkpoint's type");
+  t.add("threads", session.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks");
+  tokenizer.add(t);
+  world.add(t);
+  registry.add(t);
+}
+
+SessionOptions ModelFlags::resolved() const {
+  if (session.load.empty()) throw Error(Code::usage, "no checkpoint given", "--load", "--load DIR");
+  if (bf16 && fp32) throw Error(Code::usage, "--bf16 and --fp32 exclude each other");
+  SessionOptions o = session;
+  if (bf16) o.compute = DType::bf16;
+  if (fp32) o.compute = DType::f32;
+  return o;
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session) {
+  auto tokenizer = data::make_tokenizer(flags.tokenizer.spec());
+  const std::string mine = hash_text(tokenizer->fingerprint()), theirs = session.meta().tokenizer;
+  if (!theirs.empty() && mine != theirs)
+    throw Error(Code::config, fmt::format("the model was trained with another tokenizer ({}, not {})", theirs, mine),
+                session.dir().string(), "give the tokenizer its data was encoded with");
+  if (tokenizer->vocab_size() > session.model().vocab_size)
+    throw Error(Code::config, fmt::format("the tokenizer has {} ids, the model {}", tokenizer->vocab_size(),
+                                          session.model().vocab_size),
+                session.dir().string(), "give the tokenizer its data was encoded with");
+  return tokenizer;
+}
+
+}  // namespace mt::eval

@@ -1,0 +1,107 @@
+// mt-topo: the machine, and the process groups of a layout.
+
+#include <algorithm>
+#include <memory>
+
+#include "base/cli.h"
+#include "base/error.h"
+#include "base/features.h"
+#include "layout/placement.h"
+#include "layout/validate.h"
+#include "probe/machine.h"
+
+namespace {
+
+struct GroupFlags {
+  mt::ParallelSpec parallel;
+  int world = 0, ranks_per_host = 0;
+  std::string only;
+};
+
+// Hosts a group touches when ranks fill hosts in order; 1 when it stays inside one.
+int hosts_of(const std::vector<int>& ranks, int per_host) {
+  std::vector<int> hosts;
+  for (int r : ranks) hosts.push_back(r / per_host);
+  std::sort(hosts.begin(), hosts.end());
+  return static_cast<int>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
+}
+
+void check_degrees(mt::ParallelSpec& p, int world) {
+  const int model = p.tp * p.cp * p.pp;
+  if (std::min({p.tp, p.cp, p.pp, p.ep, p.etp}) < 1)
+    throw mt::Error(mt::Code::usage, "every parallel size must be at least 1");
+  if (world == 0) world = model;
+  if (world % model != 0)
+    throw mt::Error(mt::Code::config, fmt::format("world size {} is not divisible by tp·cp·pp = {}", world, model), "",
+                    fmt::format("--world-size {} or {}", std::max(1, world / model) * model, (world / model + 1) * model));
+  if (world % (p.ep * p.etp * p.pp) != 0)
+    throw mt::Error(mt::Code::config,
+                    fmt::format("world size {} is not divisible by ep·etp·pp = {}", world, p.ep * p.etp * p.pp), "",
+                    "expert sizes that divide it");
+  p.dp = world / model;
+}
+
+int print_groups(GroupFlags f, bool json) {
+  check_degrees(f.parallel, f.world);
+  bool found = f.only.empty();
+  for (const auto& named : mt::all_groups(mt::place(f.parallel))) {
+    if (!f.only.empty() && named.name != f.only) continue;
+    found = true;
+    for (const auto& ranks : named.groups) {
+      const int hosts = f.ranks_per_host > 0 ? hosts_of(ranks, f.ranks_per_host) : 0;
+      if (json) {
+        mt::Json j{{"group", named.name}, {"ranks", ranks}};
+        if (hosts > 0) j["hosts"] = hosts;
+        mt::cli::object(j);
+        continue;
+      }
+      std::string list;
+      for (int r : ranks) list += fmt::format("{}{}", list.empty() ? "" : ",", r);
+      std::vector<std::string> fields{named.name, list};
+      if (hosts > 0) fields.push_back(hosts == 1 ? "one host" : fmt::format("{} hosts", hosts));
+      mt::cli::row(fields);
+    }
+  }
+  if (!found) throw mt::Error(mt::Code::usage, fmt::format("there is no group '{}'", f.only), "--group");
+  return 0;
+}
+
+std::function<int()> groups_command(mt::OptionTable& t, const mt::cli::Shared& shared) {
+  auto f = std::make_shared<GroupFlags>();
+  t.group("Layout");
+  t.add("world-size", f->world, "N", "ranks; default tp x cp x pp");
+  t.add("tensor-model-parallel-size", f->parallel.tp, "N", "ranks that share each layer");
+  t.add("pipeline-model-parallel-size", f->parallel.pp, "N", "ranks that share the depth");
+  t.add("context-parallel-size", f->parallel.cp, "N", "ranks that share a sequence");
+  t.add("expert-model-parallel-size", f->parallel.ep, "N", "ranks that share the experts");
+  t.add("expert-tensor-parallel-size", f->parallel.etp, "N", "ranks that share an expert");
+  t.add("rank-order", f->parallel.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
+  t.add("ranks-per-host", f->ranks_per_host, "N", "say which groups cross hosts");
+  t.add("group", f->only, "NAME", "this group only");
+  return [f, &shared] { return print_groups(*f, shared.json); };
+}
+
+std::function<int()> show_command(mt::OptionTable&, const mt::cli::Shared& shared) {
+  return [&shared] {
+    const mt::Json j = mt::machine_json();
+    if (shared.json) {
+      mt::cli::object(j);
+      return 0;
+    }
+    for (const auto& [key, value] : j.items())
+      mt::cli::row({key, value.is_string() ? value.get<std::string>() : value.dump()});
+    return 0;
+  };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mt::cli::Tool tool;
+  tool.name = "mt-topo";
+  tool.summary = "Show the machine, and the process groups of a layout.";
+  tool.commands = {{"show", "the machine this runs on", show_command},
+                   {"groups", "process groups of a layout", groups_command}};
+  tool.backends = mt::kBackends;
+  return mt::cli::run(tool, argc, argv);
+}
