@@ -96,9 +96,11 @@ Resolved newest_complete(const fs::path& root, std::string reason) {
   return r;
 }
 
+std::vector<IterationInfo> scan(const fs::path& root, std::int64_t from);
+
 // What lies beside the chosen one and is not a checkpoint, or is newer than what the tracker says.
 void note_leftovers(const fs::path& root, Resolved& r) {
-  for (const auto& i : list_iterations(root)) {
+  for (const auto& i : scan(root, r.iteration + 1)) {
     if (i.temporary) r.ignored.push_back(fmt::format("{}: {}", i.dir.string(), i.problem));
     else if (i.iteration > r.iteration)
       r.ignored.push_back(fmt::format("{}: {}", i.dir.string(),
@@ -211,7 +213,10 @@ Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
   return r;
 }
 
-std::vector<IterationInfo> list_iterations(const fs::path& root) {
+namespace {
+
+// Completeness is asked only from iteration `from` on: a start need not read the manifests of a whole history.
+std::vector<IterationInfo> scan(const fs::path& root, std::int64_t from) {
   std::optional<std::int64_t> tracker;
   try {
     tracker = read_tracker(root);
@@ -229,8 +234,8 @@ std::vector<IterationInfo> list_iterations(const fs::path& root) {
     if (i.temporary) {
       i.problem = "a save that did not end";
     } else {
-      i.problem = completeness_problem(i.dir);
-      i.complete = i.problem.empty();
+      if (i.iteration >= from) i.problem = completeness_problem(i.dir);
+      i.complete = i.iteration >= from && i.problem.empty();
       i.tracked = tracker == i.iteration;
     }
     out.push_back(std::move(i));
@@ -240,8 +245,6 @@ std::vector<IterationInfo> list_iterations(const fs::path& root) {
   });
   return out;
 }
-
-namespace {
 
 void remove_directory(const fs::path& dir) {
   std::error_code ec;
@@ -259,6 +262,8 @@ void remove_directory(const fs::path& dir) {
 }
 
 }  // namespace
+
+std::vector<IterationInfo> list_iterations(const fs::path& root) { return scan(root, 0); }
 
 std::vector<fs::path> retain(const fs::path& root, const RetainPolicy& policy) {
   std::vector<fs::path> removed;
