@@ -1,0 +1,10 @@
+# bench_gemm, bench_attention, bench_ops: kernels beside the machine's limits. Not built by default.
+if(MT_OPENMP)
+  foreach(bench gemm attention op)
+    string(REPLACE op ops name ${bench})
+    add_executable(bench_${name} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/${bench}_bench.cc)
+    target_include_directories(bench_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_compile_options(bench_${name} PRIVATE ${MT_WARNINGS})
+    target_link_libraries(bench_${name} PRIVATE mt_ops)
+  endforeach()
+endif()
