@@ -50,21 +50,20 @@ void scale(const float* x, float factor, float* out, Count n) {
   MT_EACH for (Count i = 0; i < n; ++i) out[i] = x[i] * factor;
 }
 
+// "not ≤" lets a NaN in; once in, no comparison throws it out again unless another NaN comes.
 float max(const float* x, Count n) {
   const float low = -__builtin_inff();
-  float m[kLanes];
-  for (Count l = 0; l < kLanes; ++l) m[l] = low;
-  // "not ≤" lets a NaN in; once in, no comparison throws it out again unless another NaN comes.
+  Lanes v[4] = {all(low), all(low), all(low), all(low)};  // four, because each step waits for the one before
+  const auto take = [](Lanes a, Lanes b) __attribute__((always_inline)) { return (b <= a) | (a != a) ? a : b; };
   Count i = 0;
-  Lanes v = all(low);
-  for (; i + kLanes <= n; i += kLanes) {
-    const Lanes y = load(x + i);
-    v = (y <= v) | (v != v) ? v : y;
-  }
-  store(m, v);
-  for (; i < n; ++i) m[0] = x[i] <= m[0] || m[0] != m[0] ? m[0] : x[i];
-  for (Count l = 1; l < kLanes; ++l) m[0] = m[l] <= m[0] || m[0] != m[0] ? m[0] : m[l];
-  return m[0];
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (Count l = 0; l < 4; ++l) v[l] = take(v[l], load(x + i + l * kLanes));
+  for (; i + kLanes <= n; i += kLanes) v[0] = take(v[0], load(x + i));
+  v[0] = take(take(v[0], v[1]), take(v[2], v[3]));
+  float m = low;
+  for (; i < n; ++i) m = x[i] <= m || m != m ? m : x[i];
+  for (Count l = 0; l < kLanes; ++l) m = v[0][l] <= m || m != m ? m : v[0][l];
+  return m;
 }
 
 void transpose(const float* x, Count x_row, Count rows, Count columns, float* out, Count out_row) {

@@ -17,7 +17,8 @@
 
 namespace mt::ops::cpu::MT_ISA {
 
-typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float Lanes __attribute__((vector_size(64)));
+typedef float UnalignedLanes __attribute__((vector_size(64), aligned(4), may_alias));  // for loads and stores only
 inline constexpr Count kLanes = 16;
 
 // Before a loop whose turns do not depend on each other: its output may be its input, but not overlap it otherwise.
@@ -30,8 +31,8 @@ inline constexpr Count kLanes = 16;
 
 #define MT_LANES static inline __attribute__((always_inline))
 
-MT_LANES Lanes load(const float* p) { return *reinterpret_cast<const Lanes*>(p); }
-MT_LANES void store(float* p, Lanes v) { *reinterpret_cast<Lanes*>(p) = v; }
+MT_LANES Lanes load(const float* p) { return *reinterpret_cast<const UnalignedLanes*>(p); }
+MT_LANES void store(float* p, Lanes v) { *reinterpret_cast<UnalignedLanes*>(p) = v; }
 MT_LANES Lanes all(float f) { return Lanes{f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f}; }
 MT_LANES Lanes load_part(const float* p, Count n) {
   Lanes v = all(0.0f);
@@ -59,29 +60,6 @@ MT_LANES float sum_over(Count n, const F& f) {
     acc += f([i, rest](const float* p) __attribute__((always_inline)) { return load_part(p + i, rest); });
   }
   return total(acc);
-}
-
-// a·b + c in one rounding where the class has it.
-MT_LANES Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<Lanes>(_mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b),
-                                                 reinterpret_cast<__m512>(c)));
-#elif defined(__FMA__)
-  struct Two {
-    __m256 half[2];
-  };
-  Two x, y, z;
-  __builtin_memcpy(&x, &a, 64);
-  __builtin_memcpy(&y, &b, 64);
-  __builtin_memcpy(&z, &c, 64);
-  z.half[0] = _mm256_fmadd_ps(x.half[0], y.half[0], z.half[0]);
-  z.half[1] = _mm256_fmadd_ps(x.half[1], y.half[1], z.half[1]);
-  Lanes r;
-  __builtin_memcpy(&r, &z, 64);
-  return r;
-#else
-  return a * b + c;
-#endif
 }
 
 }  // namespace mt::ops::cpu::MT_ISA

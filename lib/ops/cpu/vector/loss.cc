@@ -50,27 +50,4 @@ void adamw(float* master, float* exp_avg, float* exp_avg_sq, const float* grad, 
   }
 }
 
-Count add_squares(const float* x, Count n, std::int64_t* digits) {
-  // By exponent: the squares of mantissas are below 2^48, so 2^15 of them fit a slot with room. Four tables, because
-  // neighbours often share an exponent and would wait for each other's store.
-  std::uint64_t slots[4][256];
-  __builtin_memset(slots, 0, sizeof slots);
-  for (Count i = 0; i < n; ++i) {
-    const std::uint32_t u = std::bit_cast<std::uint32_t>(x[i]), e = (u >> 23) & 255u;
-    const std::uint64_t m = (u & 0x7fffffu) | (e != 0 ? 0x800000u : 0u);
-    slots[i & 3][e] += e == 255 ? 1 : m * m;
-  }
-  for (std::uint32_t e = 0; e < 255; ++e) {
-    // Value is sum·2^(2·max(e,1) − 300); digit 0 starts at 2^−298.
-    const std::uint64_t sum = slots[0][e] + slots[1][e] + slots[2][e] + slots[3][e];
-    if (sum == 0) continue;
-    const std::uint32_t at = 2 * ((e == 0 ? 1 : e) - 1), digit = at / 32, bit = at % 32;
-    const std::uint64_t low = (sum & 0xffffffffu) << bit, high = (sum >> 32) << bit;
-    digits[digit] += static_cast<std::int64_t>(low & 0xffffffffu);
-    digits[digit + 1] += static_cast<std::int64_t>((low >> 32) + (high & 0xffffffffu));
-    digits[digit + 2] += static_cast<std::int64_t>(high >> 32);
-  }
-  return static_cast<Count>(slots[0][255] + slots[1][255] + slots[2][255] + slots[3][255]);
-}
-
 }  // namespace mt::ops::cpu::MT_ISA
