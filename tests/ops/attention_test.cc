@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <malloc.h>
-
 #include "ops/op_test.h"
+#include "ops/scratch_peak.h"
 
 namespace mt::test {
 
@@ -70,6 +69,25 @@ TEST(Attention, MergedPartsEqualTheWhole) {
   const Doubles got = values(sum), want = values(whole), got_lse = values(sum_lse), want_lse = values(whole_lse);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-6);
   for (std::size_t i = 0; i < got_lse.size(); ++i) EXPECT_NEAR(got_lse[i], want_lse[i], 2e-6);
+}
+
+// Most scratch bytes one pass over `tokens` tokens holds at once.
+double scratch_bytes(I tokens, bool backward) {
+  const AttentionCase c{{tokens}, {tokens}, 2, 1, 16, DType::f32};
+  Prepared p = attention_case(c, backward, false).prepare();
+  Stream st({}, 2);
+  scratch_peak_reset();
+  p.run(st);
+  return static_cast<double>(scratch_peak());
+}
+
+TEST(Attention, ScratchGrowsNoFasterThanTheNumberOfTokens) {
+  for (bool backward : {false, true}) {
+    const double small = scratch_bytes(512, backward), large = scratch_bytes(4096, backward);
+    EXPECT_GT(small, 0);
+    EXPECT_LT(large, 8.5 * small) << "backward " << backward;
+    EXPECT_LT(large, 4096.0 * 4096 * 4 / 4) << "a score matrix was stored";
+  }
 }
 
 }  // namespace mt::test

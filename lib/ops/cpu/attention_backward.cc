@@ -55,7 +55,9 @@ void one_block(const AttentionBackwardArgs& g, const Task& task, State& st, cons
     Count seen = std::clamp<Count>(task.s.visible(b.query + i, g.shape.causal) - b.key, 0, b.keys);
     const float lse = st.lse[b.row + i];
     if (lse == -std::numeric_limits<float>::infinity()) seen = 0;
-    vector().exp_row(p, lse, seen);
+    const Count lanes = padded(seen);
+    std::fill(p + seen, p + lanes, -std::numeric_limits<float>::infinity());
+    vector().exp_row(p, lse, lanes);
     if (drops) {
       // out = Σ mask·p·v: the mask multiplies dP on the way back, and the P that dv sees.
       const DropoutRow row = attention_row(g.shape.dropout, b.head, task.s.q + b.query + i, task.s.k + b.key);
@@ -63,9 +65,9 @@ void one_block(const AttentionBackwardArgs& g, const Task& task, State& st, cons
       vector().softmax_backward(p, ds, st.delta[b.row + i], 1.0f, ds, seen);
       vector().dropout(p, row, seen);
     } else {
-      vector().softmax_backward(p, ds, st.delta[b.row + i], 1.0f, ds, seen);
+      vector().softmax_backward(p, ds, st.delta[b.row + i], 1.0f, ds, lanes);
     }
-    std::fill(p + seen, p + width, 0.0f);
+    std::fill(p + lanes, p + width, 0.0f);
     std::fill(ds + seen, ds + width, 0.0f);
   }
   vector().block_product({b.keys, dp, b.queries, st.p, 1, kKeys, dout, dp, st.dv, dp, true});

@@ -54,15 +54,18 @@ void soften(const AttentionForwardArgs& g, const Task& task, State& st, const Bl
     float* p = st.scores + i * kKeys;
     const Count seen =
         std::clamp<Count>(task.s.visible(b.query + i, g.shape.causal) - b.key, 0, b.keys);
+    // Whole lanes: what is masked becomes −infinity, whose exponential is an exact zero.
+    const Count lanes = padded(seen);
+    std::fill(p + seen, p + lanes, kLow);
     float &max = st.max[b.row + i], &sum = st.sum[b.row + i];
-    const float here = vector().max(p, seen), old = max;
+    const float here = vector().max(p, lanes), old = max;
     max = here <= old ? old : here;
     if (max == kLow) {
       std::fill(p, p + width, 0.0f);
       continue;
     }
-    const float total = vector().exp_row(p, max, seen);
-    std::fill(p + seen, p + width, 0.0f);
+    const float total = vector().exp_row(p, max, lanes);
+    std::fill(p + lanes, p + width, 0.0f);
     if (max != old) {
       const float shrink = exp_f32(old - max);
       sum *= shrink;

@@ -60,10 +60,12 @@ float max(const float* x, Count n) {
     for (Count l = 0; l < 4; ++l) v[l] = take(v[l], load(x + i + l * kLanes));
   for (; i + kLanes <= n; i += kLanes) v[0] = take(v[0], load(x + i));
   v[0] = take(take(v[0], v[1]), take(v[2], v[3]));
-  float m = low;
-  for (; i < n; ++i) m = x[i] <= m || m != m ? m : x[i];
-  for (Count l = 0; l < kLanes; ++l) m = v[0][l] <= m || m != m ? m : v[0][l];
-  return m;
+  float m[kLanes];
+  store(m, v[0]);
+  for (; i < n; ++i) m[0] = x[i] <= m[0] || m[0] != m[0] ? m[0] : x[i];
+  for (Count w = kLanes / 2; w > 0; w /= 2)
+    for (Count l = 0; l < w; ++l) m[l] = m[l + w] <= m[l] || m[l] != m[l] ? m[l] : m[l + w];
+  return m[0];
 }
 
 void transpose(const float* x, Count x_row, Count rows, Count columns, float* out, Count out_row) {

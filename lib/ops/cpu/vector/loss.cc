@@ -28,8 +28,15 @@ void softmax_gradient(const float* x, float max, float factor, float subtract, f
 }
 
 float exp_row(float* x, float max, Count n) {
-  MT_EACH for (Count i = 0; i < n; ++i) x[i] = exp_f32(x[i] - max);
-  return sum_over(n, [=](auto at) __attribute__((always_inline)) { return at(x); });
+  Lanes sum = all(0.0f);
+  for (Count at = 0; at < n; at += kBlock) {
+    const Count count = n - at < kBlock ? n - at : kBlock;
+    MT_EACH for (Count i = 0; i < count; ++i) x[at + i] = exp_f32(x[at + i] - max);
+    Count i = at;
+    for (; i + kLanes <= at + count; i += kLanes) sum += load(x + i);
+    if (i < at + count) sum += load_part(x + i, at + count - i);
+  }
+  return total(sum);
 }
 
 void softmax_backward(const float* p, const float* dp, float delta, float scale, float* ds, Count n) {
