@@ -54,7 +54,7 @@ void scale(const float* x, float factor, float* out, Count n) {
 float max(const float* x, Count n) {
   const float low = -__builtin_inff();
   Lanes v[4] = {all(low), all(low), all(low), all(low)};  // four, because each step waits for the one before
-  const auto take = [](Lanes a, Lanes b) __attribute__((always_inline)) { return (b <= a) | (a != a) ? a : b; };
+  const auto take = [](Lanes a, Lanes b) __attribute__((always_inline)) { return ((b <= a) | (a != a)) ? a : b; };
   Count i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes)
     for (Count l = 0; l < 4; ++l) v[l] = take(v[l], load(x + i + l * kLanes));
