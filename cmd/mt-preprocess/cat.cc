@@ -40,7 +40,8 @@ Range parse_range(const std::string& text, std::int64_t count) {
   Range range{number(view.substr(0, colon), 0), 0};
   range.end = colon == std::string::npos ? range.begin + 1 : number(view.substr(colon + 1), count);
   if (range.begin > range.end || range.end > count) {
-    throw Error(Code::usage, fmt::format("documents {} to {}: the file has {}", range.begin, range.end, count), "--documents");
+    throw Error(Code::usage, fmt::format("documents {} to {}: the file has {}", range.begin, range.end, count),
+                "--documents");
   }
   return range;
 }
@@ -55,7 +56,8 @@ std::vector<data::Id> read_document(const data::IndexedDataset& file, std::int64
   return ids;
 }
 
-void print(std::int64_t document, const std::string& text, const std::vector<data::Id>& ids, const Flags& flags, bool json) {
+void print(std::int64_t document, const std::string& text, const std::vector<data::Id>& ids, const Flags& flags,
+           bool json) {
   if (json) {
     Json j{{"document", document}};
     flags.ids ? j["ids"] = ids : j["text"] = text;

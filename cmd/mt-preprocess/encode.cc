@@ -68,20 +68,22 @@ Json report(const data::EncodeReport& r) {
 Run build_encode(OptionTable& table, const cli::Shared& shared) {
   const auto flags = std::make_shared<Flags>();
   flags->input.add(table);
-  table.add("json-keys", flags->json_keys, "KEY", "fields to encode, each into a token file of its own").multiple = true;
+  table.add("json-keys", flags->json_keys, "KEY", "fields to encode, each into a token file of its own").multiple =
+      true;
   table.group("Output");
   table.add("output-prefix", flags->output_prefix, "P", "files are P_KEY_document.bin, .idx and .json");
   table.add("append-eod", flags->append_eod, "", "end every document that is not empty with the end token");
-  table.add("token-type", flags->token_type, "T", "width of an id; auto: uint16 below a vocabulary of 65500").choices = {
-      "auto", "uint16", "int32"};
+  table.add("token-type", flags->token_type, "T", "width of an id; auto: uint16 below a vocabulary of 65500")
+      .choices = {"auto", "uint16", "int32"};
   table.add("force", flags->force, "", "overwrite files that exist");
   flags->tokenizer.add(table);
   table.group("Work");
   table.add("workers", flags->workers, "N", "encoding threads; the output does not depend on it");
-  table.add("on-error", flags->on_error, "WHAT", "a bad record ends the run, or is skipped and counted").choices = {"stop",
-                                                                                                                "skip"};
+  table.add("on-error", flags->on_error, "WHAT", "a bad record ends the run, or is skipped and counted").choices = {
+      "stop", "skip"};
   table.add("rejects", flags->rejects, "FILE", "with --on-error skip: write bad records here, as they are");
-  table.add("max-bad", flags->max_bad, "N", "with --on-error skip: more bad records end the run; -1: no limit", "records");
+  table.add("max-bad", flags->max_bad, "N", "with --on-error skip: more bad records end the run; -1: no limit",
+            "records");
   flags->registry.add(table);
   return [flags, &shared, &table] {
     const data::EncodeJob job = job_of(*flags);

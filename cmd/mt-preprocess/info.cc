@@ -34,16 +34,23 @@ Run build_info(OptionTable& table, const cli::Shared& shared) {
   return [prefixes, &shared] {
     if (prefixes->empty()) throw Error(Code::usage, "no token file given", "PREFIX");
     if (!shared.json) {
-      cli::row({"prefix", "documents", "sequences", "tokens", "type", "empty_documents", "longest_sequence", "tokenizer",
-                "vocab_size", "fingerprint"});
+      cli::row({"prefix", "documents", "sequences", "tokens", "type", "empty_documents", "longest_sequence",
+                "tokenizer", "vocab_size", "fingerprint"});
     }
     for (const std::string& name : *prefixes) {
       const Facts f = facts_of(prefix_of(name));
       const auto text = [](std::int64_t n) { return std::to_string(n); };
       if (shared.json) {
-        cli::object({{"prefix", f.prefix}, {"documents", f.documents}, {"sequences", f.sequences}, {"tokens", f.tokens},
-                     {"type", f.type}, {"empty_documents", f.empty_documents}, {"longest_sequence", f.longest},
-                     {"tokenizer", f.tokenizer}, {"vocab_size", f.vocab_size}, {"fingerprint", f.fingerprint}});
+        cli::object({{"prefix", f.prefix},
+                     {"documents", f.documents},
+                     {"sequences", f.sequences},
+                     {"tokens", f.tokens},
+                     {"type", f.type},
+                     {"empty_documents", f.empty_documents},
+                     {"longest_sequence", f.longest},
+                     {"tokenizer", f.tokenizer},
+                     {"vocab_size", f.vocab_size},
+                     {"fingerprint", f.fingerprint}});
       } else {
         cli::row({f.prefix, text(f.documents), text(f.sequences), text(f.tokens), f.type, text(f.empty_documents),
                   text(f.longest), f.tokenizer, text(f.vocab_size), f.fingerprint});

@@ -11,8 +11,8 @@ namespace mt::preprocess {
 void InputFlags::add(OptionTable& table) {
   table.group("Input");
   table.add("input", input, "FILE", "text to read, in order; - is standard input").multiple = true;
-  table.add("input-format", format, "F", "auto goes by the ending: .jsonl .json .ndjson, .txt .text; - is jsonl").choices =
-      {"auto", "jsonl", "text"};
+  table.add("input-format", format, "F", "auto goes by the ending: .jsonl .json .ndjson, .txt .text; - is jsonl")
+      .choices = {"auto", "jsonl", "text"};
   table.add("document-separator", separator, "S",
             "text: documents end at S (\\n and \\t are understood); without it a file is one document");
 }
@@ -39,7 +39,9 @@ std::string prefix_of(const std::string& name) {
   return name;
 }
 
-std::string counted(std::int64_t n, const std::string& one) { return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s"); }
+std::string counted(std::int64_t n, const std::string& one) {
+  return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
+}
 
 }  // namespace mt::preprocess
 

@@ -31,8 +31,8 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
     const data::MergeReport r = data::merge_files(prefixes, flags->output_prefix, flags->force);
     log::info("{}, {}, {}, {}", counted(static_cast<std::int64_t>(prefixes.size()), "file"),
               counted(r.documents, "document"), counted(r.sequences, "sequence"), counted(r.tokens, "token"));
-    const Json result{{"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens},
-                      {"prefix", flags->output_prefix}};
+    const Json result{
+        {"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens}, {"prefix", flags->output_prefix}};
     if (shared.json) cli::object(result);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     flags->registry.record(start, seconds, result);

@@ -1,5 +1,6 @@
 #pragma once
-// --registry for tools that make something and keep no event file of their own: one call records the run when it is done.
+// --registry for tools that make something and keep no event file of their own: one call records the run when it is
+// done.
 //
 // Needs the table to outlive the flag's use. Tests: tests/cli/.
 

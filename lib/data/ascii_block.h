@@ -16,10 +16,10 @@ inline constexpr std::size_t kBlockBytes = 64;
 
 struct AsciiBlock {
   std::uint64_t letter = 0, digit = 0;
-  std::uint64_t space = 0;       // blank and \t \n \v \f \r
-  std::uint64_t blank = 0;       // ' '
+  std::uint64_t space = 0;  // blank and \t \n \v \f \r
+  std::uint64_t blank = 0;  // ' '
   std::uint64_t apostrophe = 0;
-  std::uint64_t high = 0;        // not ASCII; in no other mask
+  std::uint64_t high = 0;  // not ASCII; in no other mask
 };
 
 // Classify the 64 bytes at s.   cost  about 40 instructions with SSE2
@@ -28,7 +28,8 @@ inline AsciiBlock classify_block(const char* s) {
 #if defined(__SSE2__)
   for (int part = 0; part < 4; ++part) {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + 16 * part));
-    // Signed compares: bytes above 127 are negative and fall outside every range, once the case bit is left alone in them.
+    // Signed compares: bytes above 127 are negative and fall outside every range, once the case bit is left alone in
+    // them.
     const auto in_range = [](__m128i x, char low, char high) {
       return _mm_and_si128(_mm_cmpgt_epi8(x, _mm_set1_epi8(static_cast<char>(low - 1))),
                            _mm_cmplt_epi8(x, _mm_set1_epi8(static_cast<char>(high + 1))));

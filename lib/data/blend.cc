@@ -28,8 +28,10 @@ DataPath parse_data_path(const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); i += 2) numbers += as_number(words[i]) ? 1 : 0;
   if (words.size() % 2 == 1 || numbers == 0) return {words, {}};
   if (numbers != words.size() / 2) {
-    throw Error(Code::usage, fmt::format("{} of {} words at even places are numbers: wanted all (weights) or none", numbers,
-                                         words.size() / 2), "--data-path", "write WEIGHT PREFIX WEIGHT PREFIX ...");
+    throw Error(Code::usage,
+                fmt::format("{} of {} words at even places are numbers: wanted all (weights) or none", numbers,
+                            words.size() / 2),
+                "--data-path", "write WEIGHT PREFIX WEIGHT PREFIX ...");
   }
   DataPath path;
   double sum = 0;
@@ -138,8 +140,10 @@ constexpr const char* kSplitNames[] = {"training", "validation", "test"};
                               const std::string& prefix) {
   const std::string works = sequences >= 3 ? fmt::format("--split {},1,1 gives each set one or more", sequences - 2)
                                            : std::string("more documents");
-  throw Error(Code::config, fmt::format("the {} set gets 0 of {} documents under --split {}", kSplitNames[split], sequences,
-                                        request.split), prefix, works + "; or turn the evaluation off (--eval-iters 0)");
+  throw Error(
+      Code::config,
+      fmt::format("the {} set gets 0 of {} documents under --split {}", kSplitNames[split], sequences, request.split),
+      prefix, works + "; or turn the evaluation off (--eval-iters 0)");
 }
 
 std::optional<BlendedDataset> build_split(const SplitsRequest& request, std::size_t split,
@@ -174,7 +178,8 @@ std::optional<BlendedDataset> build_split(const SplitsRequest& request, std::siz
   }
   if (n == 1) return BlendedDataset(std::move(members), {});
   if (!weighted) {
-    for (const GptDataset& m : members) weights.push_back(static_cast<double>(m.size()) / static_cast<double>(available));
+    for (const GptDataset& m : members)
+      weights.push_back(static_cast<double>(m.size()) / static_cast<double>(available));
     blend_size = std::min(wanted, available);
   }
   BlendOrder order = blend_order(weights, blend_size);
@@ -187,9 +192,10 @@ std::optional<BlendedDataset> build_split(const SplitsRequest& request, std::siz
     }
   }
   if (blend_size < wanted) {
-    throw Error(Code::config, fmt::format("{} {} samples are wanted, one epoch of the files gives {}", wanted,
-                                          kSplitNames[split], blend_size), "--data-path",
-                "give weights (WEIGHT PREFIX ...) to read files more than once");
+    throw Error(Code::config,
+                fmt::format("{} {} samples are wanted, one epoch of the files gives {}", wanted, kSplitNames[split],
+                            blend_size),
+                "--data-path", "give weights (WEIGHT PREFIX ...) to read files more than once");
   }
   return BlendedDataset(std::move(members), std::move(order));
 }
@@ -198,7 +204,8 @@ std::optional<BlendedDataset> build_split(const SplitsRequest& request, std::siz
 
 Splits build_splits(const SplitsRequest& request) {
   Splits splits;
-  for (const std::string& prefix : request.path.prefixes) splits.files.push_back(std::make_unique<IndexedDataset>(prefix));
+  for (const std::string& prefix : request.path.prefixes)
+    splits.files.push_back(std::make_unique<IndexedDataset>(prefix));
   splits.train = build_split(request, 0, splits.files);
   splits.valid = build_split(request, 1, splits.files);
   splits.test = build_split(request, 2, splits.files);

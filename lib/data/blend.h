@@ -23,8 +23,8 @@ struct DataPath {
   std::vector<double> weights;  // empty: no weights
 };
 
-// `p`, `p1 p2 p3`, or `w1 p1 w2 p2`. An odd count is all prefixes; an even count is weights and prefixes if the words at
-// even places are all numbers, prefixes if none is.
+// `p`, `p1 p2 p3`, or `w1 p1 w2 p2`. An odd count is all prefixes; an even count is weights and prefixes if the words
+// at even places are all numbers, prefixes if none is.
 //   fails  Error{usage}: nothing given, a mixture, weights that are negative or sum to 0
 DataPath parse_data_path(const std::vector<std::string>& words);
 

@@ -34,7 +34,8 @@ MergeTable::MergeTable(std::span<const Merge> merges) {
   }
   for (const Merge& m : merges) {
     if (std::max(m.left, m.right) >= 1 << kIdBits) {
-      throw Error(Code::data, fmt::format("token id {} in a merge: wanted below 2^{}", std::max(m.left, m.right), kIdBits));
+      throw Error(Code::data,
+                  fmt::format("token id {} in a merge: wanted below 2^{}", std::max(m.left, m.right), kIdBits));
     }
     const std::uint64_t pair = pair_of(m.left, m.right);
     std::uint64_t slot = mix(pair) & mask_;
@@ -60,9 +61,7 @@ void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
   std::uint32_t ranks[kShort];
   std::int32_t* s = symbols.data();
   std::size_t n = symbols.size();
-  const auto look = [&](std::size_t i) {
-    ranks[i] = rank_of(s[i], s[i + 1]);
-  };
+  const auto look = [&](std::size_t i) { ranks[i] = rank_of(s[i], s[i + 1]); };
   for (std::size_t i = 0; i + 1 < n; ++i) look(i);
   while (n > 1) {
     std::size_t best = 0;

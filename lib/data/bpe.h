@@ -25,7 +25,8 @@ class MergeTable {
   explicit MergeTable(std::span<const Merge> merges);
 
   // Merge `symbols` in place to the end.
-  //   cost  below 64 symbols a scan of the row of ranks for each merge; from there a heap: n log n, so a megabyte without
+  //   cost  below 64 symbols a scan of the row of ranks for each merge; from there a heap: n log n, so a megabyte
+  //   without
   //         a break is no trap
   void merge(std::vector<std::int32_t>& symbols) const;
 
@@ -34,7 +35,8 @@ class MergeTable {
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
   void merge_short(std::vector<std::int32_t>& symbols) const;
   void merge_long(std::vector<std::int32_t>& symbols) const;
-  std::vector<std::uint64_t> table_;  // left (21 bits), right (21), rank (22): a slot is one word, so tables stay in cache
+  std::vector<std::uint64_t>
+      table_;  // left (21 bits), right (21), rank (22): a slot is one word, so tables stay in cache
   std::vector<std::int32_t> results_;  // by rank
   std::uint64_t mask_ = 0;
 };

@@ -18,8 +18,8 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 
 struct PairHash {
   std::size_t operator()(const Pair& p) const {
-    const std::uint64_t k = static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.first)) << 32 |
-                            static_cast<std::uint32_t>(p.second);
+    const std::uint64_t k =
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.first)) << 32 | static_cast<std::uint32_t>(p.second);
     return static_cast<std::size_t>((k * 0x9E3779B97F4A7C15ull) >> 13);
   }
 };
@@ -97,8 +97,9 @@ struct BpeTrainer::State {
 BpeTrainer::BpeTrainer(BpeTrainerOptions options) : state_(std::make_unique<State>()) {
   const auto least = static_cast<std::int64_t>(options.special.size()) + 256;
   if (options.vocab_size < least || options.vocab_size > (1 << 30)) {
-    throw Error(Code::usage, fmt::format("vocabulary size {}: wanted {} (256 bytes and {} special tokens) to 2^30",
-                                         options.vocab_size, least, options.special.size()),
+    throw Error(Code::usage,
+                fmt::format("vocabulary size {}: wanted {} (256 bytes and {} special tokens) to 2^30",
+                            options.vocab_size, least, options.special.size()),
                 "--vocab-size");
   }
   state_->options = std::move(options);

@@ -18,8 +18,8 @@
 namespace mt::data {
 
 struct BpeTrainerOptions {
-  std::int32_t vocab_size = 0;          // special tokens and the 256 bytes included
-  std::int64_t min_frequency = 0;       // a pair seen less often is not merged
+  std::int32_t vocab_size = 0;                           // special tokens and the 256 bytes included
+  std::int64_t min_frequency = 0;                        // a pair seen less often is not merged
   std::vector<std::string> special = {"<|endoftext|>"};  // ids from 0 on
 };
 

@@ -235,8 +235,9 @@ void ByteLevelBpe::encode_piece(std::string_view piece, EncodeScratch& scratch) 
   for (const char c : piece) {
     const Id id = byte_ids_[static_cast<unsigned char>(c)];
     if (id < 0) {
-      throw Error(Code::data, fmt::format("byte 0x{:02x} has no token in this tokenizer", static_cast<unsigned char>(c)),
-                  "", "use a tokenizer whose vocabulary holds all 256 bytes");
+      throw Error(Code::data,
+                  fmt::format("byte 0x{:02x} has no token in this tokenizer", static_cast<unsigned char>(c)), "",
+                  "use a tokenizer whose vocabulary holds all 256 bytes");
     }
     symbols.push_back(id);
   }

@@ -22,15 +22,15 @@ namespace mt::data {
 
 // Everything a byte-level BPE is made of, as read from its files.
 struct ByteLevelBpeParts {
-  TokenTable tokens;              // true bytes of every id, added tokens included; sealed
-  std::vector<Merge> merges;      // in order of rank
+  TokenTable tokens;          // true bytes of every id, added tokens included; sealed
+  std::vector<Merge> merges;  // in order of rank
   SplitPattern pattern;
   bool nfc = false;               // normalise first
   bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say
   bool add_prefix_space = false;  // a space before text that has none
   std::optional<Id> unknown;      // for bytes without a token
   std::vector<AddedToken> added;
-  std::vector<Id> added_only;     // ids of added tokens the model itself lacks; no piece ever becomes one of these
+  std::vector<Id> added_only;  // ids of added tokens the model itself lacks; no piece ever becomes one of these
   std::optional<Id> eod;
   bool parse_special = false;
 };
@@ -65,7 +65,8 @@ class ByteLevelBpe final : public Tokenizer {
 // The printable character files use for a byte: itself for 33-126, 161-172, 174-255; the others are U+0100 onwards in
 // byte order.
 std::uint32_t byte_to_char(std::uint8_t byte);
-// A token as files write it, and back. A token with a character that stands for no byte is taken as it is (added tokens).
+// A token as files write it, and back. A token with a character that stands for no byte is taken as it is (added
+// tokens).
 std::string token_of_bytes(std::string_view bytes);
 std::string bytes_of_token(std::string_view token);
 

@@ -250,8 +250,10 @@ class Committer {
         rejects_->write("\n", 1);
       }
       if (++report_.skipped_records > job_.max_bad && job_.max_bad >= 0) {
-        throw Error(Code::data, fmt::format("bad record {}, over the limit of {}: {}", report_.skipped_records,
-                                            job_.max_bad, fault.reason), fault.where);
+        throw Error(
+            Code::data,
+            fmt::format("bad record {}, over the limit of {}: {}", report_.skipped_records, job_.max_bad, fault.reason),
+            fault.where);
       }
     }
     for (std::size_t k = 0; k < writers_.size(); ++k) {
@@ -267,8 +269,9 @@ class Committer {
 
   void finish(const Tokenizer& tokenizer) {
     if (report_.documents == 0) {
-      throw Error(Code::data, fmt::format("no documents in the input ({} bytes, {} blank lines, {} skipped records)",
-                                          report_.input_bytes, report_.blank_lines, report_.skipped_records),
+      throw Error(Code::data,
+                  fmt::format("no documents in the input ({} bytes, {} blank lines, {} skipped records)",
+                              report_.input_bytes, report_.blank_lines, report_.skipped_records),
                   job_.source.inputs.front());
     }
     TokenFileOrigin origin;
@@ -293,8 +296,9 @@ class Committer {
 TokenType checked_type(const EncodeJob& job, const Tokenizer& tokenizer) {
   const TokenType type = job.type.value_or(token_type_for(tokenizer.vocab_size()));
   if (type == TokenType::u16 && tokenizer.vocab_size() > 65536) {
-    throw Error(Code::data, fmt::format("a vocabulary of {} does not fit 16-bit ids (at most 65536)",
-                                        tokenizer.vocab_size()), "--token-type", "--token-type int32");
+    throw Error(Code::data,
+                fmt::format("a vocabulary of {} does not fit 16-bit ids (at most 65536)", tokenizer.vocab_size()),
+                "--token-type", "--token-type int32");
   }
   return type;
 }

@@ -1,8 +1,8 @@
 #pragma once
 // Text files into token files with several workers: the whole of `mt-preprocess encode` behind one call.
 //
-// One thread reads chunks, workers parse and encode them, the caller's thread writes them in order; so the output is the
-// same bytes for any number of workers, and memory is bounded by (2 workers + 2) chunks whatever the input's size.
+// One thread reads chunks, workers parse and encode them, the caller's thread writes them in order; so the output is
+// the same bytes for any number of workers, and memory is bounded by (2 workers + 2) chunks whatever the input's size.
 // Code: data/encode_corpus.cc. Tests: tests/data/encode_corpus_test.cc.
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct EncodeJob {
   int workers = 1;
   bool force = false;
   OnBadRecord on_bad = OnBadRecord::stop;
-  std::string rejects;                       // skip: file that receives the raw bad lines; empty: none
-  std::int64_t max_bad = -1;                 // skip: more bad records than this is an error; -1: no limit
+  std::string rejects;        // skip: file that receives the raw bad lines; empty: none
+  std::int64_t max_bad = -1;  // skip: more bad records than this is an error; -1: no limit
   // Width of an id in the output; by default token_type_for(vocab_size).
   std::optional<TokenType> type;
 };
 
 struct EncodeReport {
-  std::int64_t documents = 0, sequences = 0, tokens = 0;  // of the first key
+  std::int64_t documents = 0, sequences = 0, tokens = 0;   // of the first key
   std::int64_t empty_documents = 0, specials_as_text = 0;  // over all keys
   std::int64_t skipped_records = 0, blank_lines = 0;
   std::int64_t input_bytes = 0;
@@ -45,9 +45,11 @@ struct EncodeReport {
 std::string key_prefix(const std::string& output_prefix, const std::string& key);
 
 // Encode everything.
-//   fails  before reading: Error{usage}, Error{io}: inputs, outputs that exist, no output directory; Error{data}: no end
+//   fails  before reading: Error{usage}, Error{io}: inputs, outputs that exist, no output directory; Error{data}: no
+//   end
 //          token, a width too small for the vocabulary.
-//          during: Error{data} "file:line:column"; zero documents; Error{io}: disk full. Nothing is left at the final paths
+//          during: Error{data} "file:line:column"; zero documents; Error{io}: disk full. Nothing is left at the final
+//          paths
 //   cost   60 MB/s a core or more for English with GPT-2's tokenizer
 EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer);
 

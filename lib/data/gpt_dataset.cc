@@ -79,8 +79,10 @@ GptDataset::GptDataset(const IndexedDataset& tokens, SequenceRange range, const 
     : tokens_(&tokens), options_(options) {
   const std::int64_t documents = range.end - range.begin;
   if (range.begin < 0 || documents <= 0 || range.end > tokens.num_sequences()) {
-    throw Error(Code::data, fmt::format("sequences {} to {} of {}: nothing to read", range.begin, range.end,
-                                        tokens.num_sequences()), tokens.prefix());
+    throw Error(
+        Code::data,
+        fmt::format("sequences {} to {} of {}: nothing to read", range.begin, range.end, tokens.num_sequences()),
+        tokens.prefix());
   }
   MT_CHECK(options.seq_length > 0, "seq_length {}", options.seq_length);
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(documents));
@@ -92,12 +94,14 @@ GptDataset::GptDataset(const IndexedDataset& tokens, SequenceRange range, const 
   const std::int64_t seq = options.seq_length;
   const std::int64_t least = options.drop_last_partial ? seq + 1 : 2;
   if (per_epoch == 0 || (options.num_samples <= 0 && per_epoch < least)) {
-    throw Error(Code::data, fmt::format("{} tokens in {} sequences: no sample of {} + 1 tokens", per_epoch, documents, seq),
+    throw Error(Code::data,
+                fmt::format("{} tokens in {} sequences: no sample of {} + 1 tokens", per_epoch, documents, seq),
                 tokens.prefix(), "more text, or a shorter --seq-length");
   }
   num_epochs_ = epochs_for(per_epoch, options.num_samples, seq);
   if (documents * num_epochs_ > kMaxCount || (num_epochs_ * per_epoch - 1) / seq > kMaxCount) {
-    throw Error(Code::data, fmt::format("{} sequences x {} epochs: over 2^32 documents or samples", documents, num_epochs_),
+    throw Error(Code::data,
+                fmt::format("{} sequences x {} epochs: over 2^32 documents or samples", documents, num_epochs_),
                 tokens.prefix());
   }
   const bool apart = separate_last_epoch(num_epochs_, per_epoch, options.num_samples, seq);
@@ -132,7 +136,8 @@ std::int64_t GptDataset::copy_sample(std::int64_t k, std::span<std::int32_t> out
   std::int64_t offset = start.offset;
   while (filled < out.size() && position < document_index_.size()) {
     const std::int64_t sequence = document_index_[position++];
-    const std::size_t here = std::min(out.size() - filled, static_cast<std::size_t>(tokens_->length(sequence) - offset));
+    const std::size_t here =
+        std::min(out.size() - filled, static_cast<std::size_t>(tokens_->length(sequence) - offset));
     if (starts != nullptr && filled > 0 && here > 0) starts->push_back(static_cast<std::int32_t>(filled));
     tokens_->read(sequence, offset, out.subspan(filled, here));
     filled += here;

@@ -84,8 +84,7 @@ bool separate_last_epoch(std::int64_t epochs, std::int64_t tokens_per_epoch, std
                          std::int64_t seq_length);
 
 // Starts of M samples and one row more; `order` holds indices into `lengths`.
-std::vector<SampleStart> build_sample_index(std::span<const std::int32_t> lengths,
-                                            std::span<const std::uint32_t> order, std::int64_t seq_length,
-                                            bool drop_last_partial);
+std::vector<SampleStart> build_sample_index(std::span<const std::int32_t> lengths, std::span<const std::uint32_t> order,
+                                            std::int64_t seq_length, bool drop_last_partial);
 
 }  // namespace mt::data

@@ -64,8 +64,9 @@ IndexedDataset::IndexedDataset(const std::string& prefix)
   const std::uint64_t most = idx_.size();  // more entries than bytes cannot be, and the products below cannot overflow
   const std::uint64_t plain = kHeaderBytes + 12 * sequences + 8 * entries;
   if (sequences > most || entries > most || entries < 1 || (idx_.size() != plain && idx_.size() != plain + sequences)) {
-    throw Error(Code::corrupt, fmt::format("{} bytes for {} sequences and {} boundaries: wanted {} (or {} with modes)",
-                                           idx_.size(), sequences, entries, plain, plain + sequences),
+    throw Error(Code::corrupt,
+                fmt::format("{} bytes for {} sequences and {} boundaries: wanted {} (or {} with modes)", idx_.size(),
+                            sequences, entries, plain, plain + sequences),
                 where, "the file is cut or damaged; write it again");
   }
   num_sequences_ = static_cast<std::int64_t>(sequences);
@@ -83,22 +84,26 @@ void IndexedDataset::check_arrays() const {
   for (std::int64_t d = 0; d <= num_documents_; ++d) {
     const std::int64_t begin = document_begin(d);
     if (begin < previous || begin > num_sequences_ || (d == 0 && begin != 0)) {
-      throw Error(Code::corrupt, fmt::format("document boundary {} is {}: wanted {} to {}", d, begin, previous,
-                                             d == 0 ? 0 : num_sequences_), where);
+      throw Error(
+          Code::corrupt,
+          fmt::format("document boundary {} is {}: wanted {} to {}", d, begin, previous, d == 0 ? 0 : num_sequences_),
+          where);
     }
     previous = begin;
   }
   if (previous != num_sequences_) {
-    throw Error(Code::corrupt, fmt::format("the last document ends at sequence {} of {}", previous, num_sequences_), where);
+    throw Error(Code::corrupt, fmt::format("the last document ends at sequence {} of {}", previous, num_sequences_),
+                where);
   }
   const auto bin_bytes = static_cast<std::int64_t>(bin_.size());
   for (std::int64_t i = 0; i < num_sequences_; ++i) {
     const auto pointer = load<std::int64_t>(pointers_ + 8 * i);
     const std::int32_t n = length(i);
     if (n < 0 || pointer < 0 || pointer > bin_bytes || n > (bin_bytes - pointer) / item_bytes_) {
-      throw Error(Code::corrupt, fmt::format("sequence {} is {} tokens at byte {}: outside {} of {} bytes", i, n, pointer,
-                                             bin_path(prefix_).string(), bin_bytes), where,
-                  ".bin and .idx are not of one run, or .bin is cut");
+      throw Error(Code::corrupt,
+                  fmt::format("sequence {} is {} tokens at byte {}: outside {} of {} bytes", i, n, pointer,
+                              bin_path(prefix_).string(), bin_bytes),
+                  where, ".bin and .idx are not of one run, or .bin is cut");
     }
   }
 }

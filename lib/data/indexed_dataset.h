@@ -91,8 +91,8 @@ class IndexedDataset {
 //   writer.commit(origin);
 class IndexedWriter {
  public:
-  // Opens the temporaries beside the final paths. Index entries are spilled to unlinked files: memory does not grow with
-  // the number of documents.
+  // Opens the temporaries beside the final paths. Index entries are spilled to unlinked files: memory does not grow
+  // with the number of documents.
   //   fails  Error{io}: the directory is missing or not writable, or a file of the prefix exists and `force` is false
   IndexedWriter(std::string prefix, TokenType type, bool force);
   ~IndexedWriter();
@@ -118,8 +118,8 @@ class IndexedWriter {
   std::int64_t num_tokens() const;
   TokenType type() const;
 
-  // Write .idx, fsync all, then publish .bin, the sidecar, and .idx last: a reader that finds .idx finds all three whole.
-  // With `force`, an old .idx is removed before the new .bin appears.
+  // Write .idx, fsync all, then publish .bin, the sidecar, and .idx last: a reader that finds .idx finds all three
+  // whole. With `force`, an old .idx is removed before the new .bin appears.
   //   fails  Error{io}; the final paths then hold no pair that looks complete
   void commit(const std::optional<TokenFileOrigin>& origin);
 

@@ -92,7 +92,11 @@ struct IndexedWriter::State {
   std::int64_t num_sequences = 0, num_documents = 0, num_tokens = 0;
 
   State(std::string p, TokenType t, bool f)
-      : prefix(std::move(p)), type(t), force(f), bin(bin_path(prefix)), lengths(idx_path(prefix)),
+      : prefix(std::move(p)),
+        type(t),
+        force(f),
+        bin(bin_path(prefix)),
+        lengths(idx_path(prefix)),
         documents(idx_path(prefix)) {}
 
   void flush() {
@@ -157,8 +161,10 @@ void IndexedWriter::add_packed(std::span<const std::byte> ids, std::span<const s
 void IndexedWriter::add_file(const IndexedDataset& other) {
   State& s = *state_;
   if (other.type_code() != static_cast<int>(s.type)) {
-    throw Error(Code::data, fmt::format("tokens are {}: wanted {} as in the first file", other.type_name(),
-                                        token_type_name(s.type)), other.prefix());
+    throw Error(
+        Code::data,
+        fmt::format("tokens are {}: wanted {} as in the first file", other.type_name(), token_type_name(s.type)),
+        other.prefix());
   }
   const std::int64_t first = s.num_sequences;
   s.flush();

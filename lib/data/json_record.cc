@@ -42,8 +42,8 @@ Diagnosis diagnose(std::string_view line, const char* refused_because) {
     const std::size_t detail = reason.find(": ", reason.find("column"));
     if (detail != std::string::npos) reason = reason.substr(detail + 2);
     reason = reason.substr(0, reason.find("; last read"));  // the raw bytes again, however long
-    return {"not JSON: " + reason, std::clamp<std::int64_t>(static_cast<std::int64_t>(e.byte), 1,
-                                                           static_cast<std::int64_t>(line.size()) + 1)};
+    return {"not JSON: " + reason,
+            std::clamp<std::int64_t>(static_cast<std::int64_t>(e.byte), 1, static_cast<std::int64_t>(line.size()) + 1)};
   }
   return {fmt::format("not JSON: {}", refused_because), 1};
 }
@@ -83,7 +83,8 @@ RecordReader::Step RecordReader::next_line() {
   const std::string_view text = chunk_->text();
   while (at_ < text.size()) {
     const void* lf = std::memchr(text.data() + at_, '\n', text.size() - at_);
-    const std::size_t end = lf == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(lf) - text.data());
+    const std::size_t end =
+        lf == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(lf) - text.data());
     const std::string_view line = text.substr(at_, end - at_);
     at_ = end + 1;
     fault_.line = line_++;
@@ -103,7 +104,8 @@ RecordReader::Step RecordReader::take_json(std::string_view line) {
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) {
     return bad(fmt::format("wanted an object with the key '{}', found {} {}", keys_.front(),
-                           root.is_array() ? "an" : "a", type_name(root)), 1, line);
+                           root.is_array() ? "an" : "a", type_name(root)),
+               1, line);
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     values_[k].clear();
@@ -147,7 +149,8 @@ RecordReader::Step RecordReader::next_text() {
     fault_.line = line_;
     line_ += std::count(text.begin() + static_cast<std::ptrdiff_t>(end - document.size()),
                         text.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
-    if (!separator.empty() && std::all_of(document.begin(), document.end(), [](char c) { return c == '\n' || c == '\r'; })) {
+    if (!separator.empty() &&
+        std::all_of(document.begin(), document.end(), [](char c) { return c == '\n' || c == '\r'; })) {
       ++blank_lines_;
       continue;
     }

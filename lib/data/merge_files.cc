@@ -15,20 +15,25 @@ MergeReport merge_files(const std::vector<std::string>& prefixes, const std::str
     files.push_back(std::make_unique<IndexedDataset>(prefix));
     const IndexedDataset& file = *files.back();
     if (file.type_code() != files.front()->type_code()) {
-      throw Error(Code::data, fmt::format("tokens are {}, those of {} are {}", file.type_name(), prefixes.front(),
-                                          files.front()->type_name()), prefix);
+      throw Error(Code::data,
+                  fmt::format("tokens are {}, those of {} are {}", file.type_name(), prefixes.front(),
+                              files.front()->type_name()),
+                  prefix);
     }
     if (file.type_code() != static_cast<int>(TokenType::u16) && file.type_code() != static_cast<int>(TokenType::i32)) {
-      throw Error(Code::data, fmt::format("tokens are {}: only uint16 and int32 files are merged", file.type_name()), prefix);
+      throw Error(Code::data, fmt::format("tokens are {}: only uint16 and int32 files are merged", file.type_name()),
+                  prefix);
     }
     const std::optional<TokenFileOrigin> other = file.origin();
     if (files.size() == 1) {
       origin = other;
-    } else if (origin && other && (origin->fingerprint != other->fingerprint || origin->eod_appended != other->eod_appended)) {
-      throw Error(Code::data, fmt::format("made with tokenizer {} {}{}, {} with {} {}{}", other->tokenizer_type,
-                                          other->fingerprint, other->eod_appended ? " and end tokens" : "",
-                                          prefixes.front(), origin->tokenizer_type, origin->fingerprint,
-                                          origin->eod_appended ? " and end tokens" : ""), prefix);
+    } else if (origin && other &&
+               (origin->fingerprint != other->fingerprint || origin->eod_appended != other->eod_appended)) {
+      throw Error(Code::data,
+                  fmt::format("made with tokenizer {} {}{}, {} with {} {}{}", other->tokenizer_type, other->fingerprint,
+                              other->eod_appended ? " and end tokens" : "", prefixes.front(), origin->tokenizer_type,
+                              origin->fingerprint, origin->eod_appended ? " and end tokens" : ""),
+                  prefix);
     } else if (!other) {
       origin.reset();
     }

@@ -19,11 +19,10 @@ namespace {
 struct Block {
   std::uint32_t first, last;
 };
-constexpr Block kInert[] = {{0x0000, 0x02FF},   {0x0400, 0x0482},   {0x048A, 0x0590},   {0x2010, 0x2027},
-                            {0x2030, 0x20CF},   {0x2190, 0x2260},   {0x2300, 0x2328},   {0x2460, 0x2AD0},
-                            {0x3000, 0x3029},   {0x3041, 0x3096},   {0x309B, 0x30FF},   {0x3400, 0x9FFF},
-                            {0xAC00, 0xD7A3},   {0xE000, 0xF8FF},   {0xFF00, 0xFFEF},   {0x1F000, 0x1FAFF},
-                            {0x20000, 0x2A6DF}};
+constexpr Block kInert[] = {{0x0000, 0x02FF},   {0x0400, 0x0482},  {0x048A, 0x0590}, {0x2010, 0x2027}, {0x2030, 0x20CF},
+                            {0x2190, 0x2260},   {0x2300, 0x2328},  {0x2460, 0x2AD0}, {0x3000, 0x3029}, {0x3041, 0x3096},
+                            {0x309B, 0x30FF},   {0x3400, 0x9FFF},  {0xAC00, 0xD7A3}, {0xE000, 0xF8FF}, {0xFF00, 0xFFEF},
+                            {0x1F000, 0x1FAFF}, {0x20000, 0x2A6DF}};
 
 bool inert(std::uint32_t c) {
   const auto* after = std::upper_bound(std::begin(kInert), std::end(kInert), c,
@@ -57,9 +56,8 @@ std::string_view to_nfc(std::string_view text, std::string& buffer) {
   if (plainly_nfc(text)) return text;
   utf8proc_uint8_t* result = nullptr;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &result, options);
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &result, options);
   if (size < 0) throw Error(Code::data, fmt::format("cannot normalise text: {}", utf8proc_errmsg(size)));
   buffer.assign(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
   std::free(result);

@@ -1,9 +1,8 @@
 #pragma once
 // What goes with the tokens of a sample: loss mask, positions, and document bounds for attention.
 //
-// A position is padding because of where it stands, never because of its id: a pad id equal to the end id keeps the loss
-// of the true end token.
-// Code: data/sample_masks.cc. Tests: tests/data/sample_masks_test.cc.
+// A position is padding because of where it stands, never because of its id: a pad id equal to the end id keeps the
+// loss of the true end token. Code: data/sample_masks.cc. Tests: tests/data/sample_masks_test.cc.
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
-// Which samples a step reads: a pure function of (consumed samples, global batch), so a resumed run continues exactly and
-// another data-parallel size reads the same samples at the same step.
+// Which samples a step reads: a pure function of (consumed samples, global batch), so a resumed run continues exactly
+// and another data-parallel size reads the same samples at the same step.
 //
 // The cursor of a run is one number, consumed_samples; a checkpoint stores nothing else about the data.
 // Source: Megatron's MegatronPretrainingSampler ("single").

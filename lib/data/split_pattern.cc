@@ -146,9 +146,10 @@ std::size_t fill(std::string_view text, std::size_t& position, std::span<std::ui
   return n;
 }
 
-// GPT-2's pattern over a block of ASCII at once: which bytes start a piece follows from the classes of a byte and its two
-// neighbours, so it is shifts and ands on 64-bit masks. A block begins at a piece's start and therefore needs nothing from
-// before it; the piece at its end is left to the next block, or to the scalar scanner where a byte is not ASCII.
+// GPT-2's pattern over a block of ASCII at once: which bytes start a piece follows from the classes of a byte and its
+// two neighbours, so it is shifts and ands on 64-bit masks. A block begins at a piece's start and therefore needs
+// nothing from before it; the piece at its end is left to the next block, or to the scalar scanner where a byte is not
+// ASCII.
 std::size_t fill_gpt2(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths) {
   const Scan scan{text.data(), text.size(), unicode_classes()};
   std::size_t n = 0, i = position;
@@ -164,8 +165,8 @@ std::size_t fill_gpt2(std::string_view text, std::size_t& position, std::span<st
     const AsciiBlock b = classify_block(text.data() + i);
     const std::uint64_t letter = b.letter, digit = b.digit, space = b.space, other = ~(letter | digit | space);
     std::uint64_t starts = (letter & ~(letter << 1)) | (digit & ~(digit << 1)) | (other & ~(other << 1));
-    starts &= ~(b.blank << 1);                                  // " word" starts at its blank
-    starts |= (space & (~(space << 1) | ~(space >> 1))) | 1;    // a run of white space, and its last one again
+    starts &= ~(b.blank << 1);                                // " word" starts at its blank
+    starts |= (space & (~(space << 1) | ~(space >> 1))) | 1;  // a run of white space, and its last one again
     for (std::uint64_t quotes = b.apostrophe & starts; quotes != 0; quotes &= quotes - 1) {
       const int q = std::countr_zero(quotes);
       const std::size_t size = contraction<false>(scan, i + static_cast<std::size_t>(q));
@@ -240,7 +241,8 @@ void SplitPattern::split(std::string_view text, std::vector<std::uint32_t>& leng
   if (kind_ == PatternKind::pcre) return pcre_->split(text, lengths);
   std::array<std::uint32_t, 256> some;
   std::size_t position = 0;
-  while (const std::size_t n = next(text, position, some)) lengths.insert(lengths.end(), some.begin(), some.begin() + n);
+  while (const std::size_t n = next(text, position, some))
+    lengths.insert(lengths.end(), some.begin(), some.begin() + n);
 }
 
 std::string SplitPattern::description() const {

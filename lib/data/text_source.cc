@@ -21,8 +21,10 @@ struct Ending {
   std::string_view suffix;
   InputFormat format;
 };
-constexpr Ending kEndings[] = {{".jsonl", InputFormat::jsonl}, {".json", InputFormat::jsonl},
-                               {".ndjson", InputFormat::jsonl}, {".txt", InputFormat::text},
+constexpr Ending kEndings[] = {{".jsonl", InputFormat::jsonl},
+                               {".json", InputFormat::jsonl},
+                               {".ndjson", InputFormat::jsonl},
+                               {".txt", InputFormat::text},
                                {".text", InputFormat::text}};
 struct Packed {
   std::string_view suffix, reader;
@@ -52,11 +54,11 @@ struct TextSource::State {
   std::vector<InputFormat> formats;
   std::uint64_t total = 0;
 
-  std::size_t input = 0;   // the one being read
-  int fd = -1;             // -1: not open
+  std::size_t input = 0;  // the one being read
+  int fd = -1;            // -1: not open
   bool end_of_file = false, first_chunk = true;
   std::int64_t number = 0, line = 1;
-  std::string rest;        // read, not yet handed out
+  std::string rest;  // read, not yet handed out
 
   void open();
   void close();

@@ -1,11 +1,11 @@
 #pragma once
 // Documents out of files and pipes: JSON lines or plain text, in order, with the place of every fault.
 //
-// Line rules: only LF ends a line (CR before it is white space, U+2028 and U+0085 are text); the last line needs none; a
-// byte order mark at the start is dropped; lines of white space are skipped and counted.
-// A TextSource hands out numbered chunks of whole records; a RecordReader walks one chunk. Chunks may be read by any
-// number of threads; the order of chunks and of records in them is the order of the input.
-// Code: data/text_source.cc, data/json_record.cc. Tests: tests/data/encode_corpus_test.cc.
+// Line rules: only LF ends a line (CR before it is white space, U+2028 and U+0085 are text); the last line needs none;
+// a byte order mark at the start is dropped; lines of white space are skipped and counted. A TextSource hands out
+// numbered chunks of whole records; a RecordReader walks one chunk. Chunks may be read by any number of threads; the
+// order of chunks and of records in them is the order of the input. Code: data/text_source.cc, data/json_record.cc.
+// Tests: tests/data/encode_corpus_test.cc.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace mt::data {
 enum class InputFormat { by_name, jsonl, text };
 
 struct TextSourceOptions {
-  std::vector<std::string> inputs;  // files; "-" is stdin
+  std::vector<std::string> inputs;            // files; "-" is stdin
   InputFormat format = InputFormat::by_name;  // .jsonl .json .ndjson: JSON lines; .txt .text: text; "-": JSON lines
   // Text only. Empty: a file is one document. Else documents end at this string, which is dropped; empty ones are too.
   std::string document_separator;
@@ -30,20 +30,21 @@ struct TextSourceOptions {
 
 // Whole records and where they come from. `text` is followed by readable padding for the JSON reader.
 struct TextChunk {
-  std::int64_t number = 0;       // 0, 1, 2 ... over all inputs
+  std::int64_t number = 0;  // 0, 1, 2 ... over all inputs
   InputFormat format = InputFormat::jsonl;
-  std::string file;              // as given; "-" is "stdin"
-  std::int64_t first_line = 1;   // of the first record
-  std::string separator;         // text: what ends a document
-  std::string storage;           // records, then padding
-  std::size_t size = 0;          // bytes of records
+  std::string file;             // as given; "-" is "stdin"
+  std::int64_t first_line = 1;  // of the first record
+  std::string separator;        // text: what ends a document
+  std::string storage;          // records, then padding
+  std::size_t size = 0;         // bytes of records
   std::string_view text() const { return {storage.data(), size}; }
 };
 
 class TextSource {
  public:
   // Checks every input before anything is read.
-  //   fails  Error{io}: missing or a directory; Error{usage}: no input, an unknown ending, a compressed file (the hint is
+  //   fails  Error{io}: missing or a directory; Error{usage}: no input, an unknown ending, a compressed file (the hint
+  //   is
   //          the pipe to use)
   explicit TextSource(TextSourceOptions options);
   ~TextSource();

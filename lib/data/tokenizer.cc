@@ -23,8 +23,8 @@ void need(const std::filesystem::path& value, const TokenizerSpec& spec, const c
 // ByteTokenizer and NullTokenizer have one end token each.
 std::unique_ptr<Tokenizer> without_eod_choice(const TokenizerSpec& spec, std::unique_ptr<Tokenizer> tokenizer) {
   if (spec.eod_token && *spec.eod_token != tokenizer->decode(std::vector<Id>{*tokenizer->eod()})) {
-    throw Error(Code::data, fmt::format("{} has the end id {} and no token '{}'", spec.type, *tokenizer->eod(),
-                                        *spec.eod_token),
+    throw Error(Code::data,
+                fmt::format("{} has the end id {} and no token '{}'", spec.type, *tokenizer->eod(), *spec.eod_token),
                 "--eod-token");
   }
   return tokenizer;
@@ -73,19 +73,23 @@ std::string Tokenizer::decode(std::span<const Id> ids) const {
 std::span<const std::string_view> tokenizer_types() { return kNames; }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec) {
-  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == spec.type; });
+  const auto* kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == spec.type; });
   if (kind == std::end(kKinds)) {
     std::string known;
     for (const std::string_view name : kNames) known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
-    throw Error(Code::usage, fmt::format("unknown tokenizer type '{}'", spec.type), "--tokenizer-type", "one of " + known);
+    throw Error(Code::usage, fmt::format("unknown tokenizer type '{}'", spec.type), "--tokenizer-type",
+                "one of " + known);
   }
   return kind->make(spec);
 }
 
 Id require_eod(const Tokenizer& tokenizer) {
   if (const std::optional<Id> id = tokenizer.eod()) return *id;
-  throw Error(Code::data, "the tokenizer names no end token, and not exactly one of <|endoftext|>, <|end_of_text|>, </s> "
-              "is in it", "", "give --eod-token");
+  throw Error(Code::data,
+              "the tokenizer names no end token, and not exactly one of <|endoftext|>, <|end_of_text|>, </s> "
+              "is in it",
+              "", "give --eod-token");
 }
 
 }  // namespace mt::data

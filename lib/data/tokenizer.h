@@ -25,11 +25,11 @@ using Id = std::int32_t;
 
 // What one thread keeps between calls of encode. Never share one between threads or between two tokenizers.
 struct EncodeScratch {
-  WordCache words;                      // ids of pieces already seen
-  std::string normalized;               // the text after normalisation
-  std::vector<std::uint32_t> lengths;   // pieces of the batch at hand, in bytes
-  std::vector<Id> symbols;              // the piece being merged
-  std::int64_t specials_as_text = 0;    // special strings met in text and left as plain text, summed over calls
+  WordCache words;                     // ids of pieces already seen
+  std::string normalized;              // the text after normalisation
+  std::vector<std::uint32_t> lengths;  // pieces of the batch at hand, in bytes
+  std::vector<Id> symbols;             // the piece being merged
+  std::int64_t specials_as_text = 0;   // special strings met in text and left as plain text, summed over calls
 };
 
 class Tokenizer {
@@ -66,9 +66,9 @@ class Tokenizer {
 // What the tokenizer flags say.
 struct TokenizerSpec {
   std::string type = "HuggingFaceTokenizer";
-  std::filesystem::path model;       // --tokenizer-model: a tokenizer.json or the directory that holds it
-  std::filesystem::path vocab_file;  // --vocab-file, GPT2BPETokenizer
-  std::filesystem::path merge_file;  // --merge-file, GPT2BPETokenizer
+  std::filesystem::path model;           // --tokenizer-model: a tokenizer.json or the directory that holds it
+  std::filesystem::path vocab_file;      // --vocab-file, GPT2BPETokenizer
+  std::filesystem::path merge_file;      // --merge-file, GPT2BPETokenizer
   std::optional<std::string> eod_token;  // --eod-token
   std::int32_t vocab_size = 0;           // --vocab-size, NullTokenizer
   bool parse_special = false;            // --parse-special

@@ -88,7 +88,8 @@ void read_pre_tokenizer(const JsonFile& file, const dom::element& e, PreTokenize
     dom::element pattern;
     if (!member(e, "pattern", pattern)) file.broken("a Split without a pattern");
     const std::string_view literal = text_or(pattern, "String", "");
-    const std::string regex = literal.empty() ? std::string(text_or(pattern, "Regex", "")) : fmt::format("\\Q{}\\E", literal);
+    const std::string regex =
+        literal.empty() ? std::string(text_or(pattern, "Regex", "")) : fmt::format("\\Q{}\\E", literal);
     if (regex.empty()) file.broken("a Split with an empty pattern");
     pre.patterns.push_back(SplitPattern::from_regex(regex));
   } else {
@@ -102,8 +103,11 @@ void add_merge(const std::string& where, const ByteLevelBpeParts& parts, std::st
   const std::string a = bytes_of_token(left), b = bytes_of_token(right);
   const std::optional<Id> l = parts.tokens.find(a), r = parts.tokens.find(b), made = parts.tokens.find(a + b);
   if (!l || !r || !made) {
-    const std::string missing = !l ? std::string(left) : !r ? std::string(right) : std::string(left) + std::string(right);
-    throw Error(Code::corrupt, fmt::format("merge {} '{} {}': no token '{}'", merges.size(), left, right, missing), where);
+    const std::string missing = !l   ? std::string(left)
+                                : !r ? std::string(right)
+                                     : std::string(left) + std::string(right);
+    throw Error(Code::corrupt, fmt::format("merge {} '{} {}': no token '{}'", merges.size(), left, right, missing),
+                where);
   }
   merges.push_back({*l, *r, *made});
 }
@@ -233,6 +237,9 @@ std::unique_ptr<Tokenizer> load_tokenizer_json(const TokenizerSpec& spec) {
     PreTokenizer pre;
     if (member(file.root, "pre_tokenizer", e)) read_pre_tokenizer(file, e, pre);
     if (!pre.byte_level) file.unknown("a model that is not byte-level (no ByteLevel pre-tokenizer)");
+    for (const char* key : {"truncation", "padding"}) {
+      if (member(file.root, key, e)) log::warn("{}: '{}' is set in the file and not applied", file.where, key);
+    }
     if (member(file.root, "normalizer", e)) read_normalizer(file, e, parts);
     parts.add_prefix_space = pre.add_prefix_space;
     if (!pre.patterns.empty()) parts.pattern = SplitPattern::sequence(std::move(pre.patterns));

@@ -1,11 +1,11 @@
 #pragma once
 // Tokenizer files: Hugging Face's tokenizer.json, GPT-2's vocab.json and merges.txt, and writing a tokenizer.json.
 //
-// Read of tokenizer.json: model BPE over bytes; normalizer null or NFC; pre_tokenizer ByteLevel and Split (Isolated), in
-// any sequence; added_tokens with all their flags. The post-processor is not applied: ids are those of the text alone.
-// An added token whose content the model lacks keeps the id the file gives it. Anything else the file asks for is an
-// error that names it, never ignored.
-// Code: data/tokenizer_json.cc (reading), data/tokenizer_json_writer.cc. Tests: tests/data/tokenizer_json_test.cc.
+// Read of tokenizer.json: model BPE over bytes; normalizer null or NFC; pre_tokenizer ByteLevel and Split (Isolated),
+// in any sequence; added_tokens with all their flags. The post-processor is not applied: ids are those of the text
+// alone; truncation and padding are not applied either, with a warning. An added token whose content the model lacks
+// keeps the id the file gives it. Anything else the file asks for is an error that names it, never ignored. Code:
+// data/tokenizer_json.cc (reading), data/tokenizer_json_writer.cc. Tests: tests/data/tokenizer_json_test.cc.
 
 #include <filesystem>
 #include <memory>

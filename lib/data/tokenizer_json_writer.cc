@@ -12,7 +12,8 @@ namespace {
 std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 Json byte_level(bool add_prefix_space) {
-  return Json{{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}};
+  return Json{
+      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}};
 }
 
 }  // namespace
@@ -21,8 +22,13 @@ Json byte_level(bool add_prefix_space) {
 void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe) {
   Json added = Json::array();
   for (std::size_t id = 0; id < bpe.special.size(); ++id) {
-    added.push_back({{"id", id}, {"content", bpe.special[id]}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back({{"id", id},
+                     {"content", bpe.special[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
   const auto spelled = [&bpe](std::size_t id) {
     return id < bpe.special.size() ? bpe.special[id] : token_of_bytes(bpe.tokens[id]);

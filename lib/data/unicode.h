@@ -15,7 +15,36 @@ namespace mt::data {
 
 // General categories; the value is what the generated table stores.
 enum class Category : std::uint8_t {
-  Cn, Cc, Cf, Co, Cs, Ll, Lm, Lo, Lt, Lu, Mc, Me, Mn, Nd, Nl, No, Pc, Pd, Pe, Pf, Pi, Po, Ps, Sc, Sk, Sm, So, Zl, Zp, Zs
+  Cn,
+  Cc,
+  Cf,
+  Co,
+  Cs,
+  Ll,
+  Lm,
+  Lo,
+  Lt,
+  Lu,
+  Mc,
+  Me,
+  Mn,
+  Nd,
+  Nl,
+  No,
+  Pc,
+  Pd,
+  Pe,
+  Pf,
+  Pi,
+  Po,
+  Ps,
+  Sc,
+  Sk,
+  Sm,
+  So,
+  Zl,
+  Zp,
+  Zs
 };
 
 // Class bits of a code point, several per code point: what the split patterns ask.

@@ -1,8 +1,8 @@
 #pragma once
 // From the bytes of a word to its ids: a hash table private to one thread, so that a word is merged once.
 //
-// Open addressing, 32-byte entries on cache-line pairs: up to 15 bytes of key stand in the entry itself, longer keys are
-// not cached here (they are rare: 0.3 % of English pieces). Up to 3 ids stand in the entry, more in a side array.
+// Open addressing, 32-byte entries on cache-line pairs: up to 15 bytes of key stand in the entry itself, longer keys
+// are not cached here (they are rare: 0.3 % of English pieces). Up to 3 ids stand in the entry, more in a side array.
 // The table doubles at 3/4 load until `max_entries`, then stops taking new words: memory is bounded.
 // Code: data/word_cache.cc. Tests: tests/data/word_cache_test.cc.
 
@@ -56,8 +56,8 @@ class WordCache {
   }
 
   struct Entry {
-    Key key;                     // high == 0: empty
-    std::uint32_t count;         // ids of the word
+    Key key;                       // high == 0: empty
+    std::uint32_t count;           // ids of the word
     std::int32_t ids[kInlineIds];  // count > 3: ids[0] is the place in the side array
   };
 

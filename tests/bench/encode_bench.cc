@@ -1,8 +1,9 @@
-// How fast JSON lines become ids, beside what the machine could do at most: memcpy and bare simdjson over the same bytes.
+// How fast JSON lines become ids, beside what the machine could do at most: memcpy and bare simdjson over the same
+// bytes.
 //
 //   bench_encode FILE.jsonl TOKENIZER [REPEATS]
-// One thread. A row a measurement: name, bytes, processor seconds (median of the repeats), MB/s, share of memcpy. `encode cold` starts
-// every repeat with an empty word cache, as a worker starts; `encode warm` keeps it.
+// One thread. A row a measurement: name, bytes, processor seconds (median of the repeats), MB/s, share of memcpy.
+// `encode cold` starts every repeat with an empty word cache, as a worker starts; `encode warm` keeps it.
 
 #include <algorithm>
 #include <cstdio>
@@ -62,7 +63,8 @@ struct Work {
     std::int64_t texts = 0;
     for (const TextChunk& chunk : chunks) {
       reader.start(chunk);
-      while (reader.next() == RecordReader::Step::record) texts += static_cast<std::int64_t>(reader.values()[0][0].size());
+      while (reader.next() == RecordReader::Step::record)
+        texts += static_cast<std::int64_t>(reader.values()[0][0].size());
     }
     return texts;
   }
@@ -91,7 +93,8 @@ struct Work {
       reader.start(chunk);
       while (reader.next() == RecordReader::Step::record) {
         std::size_t at = 0;
-        while (const std::size_t n = pattern.next(reader.values()[0][0], at, lengths)) pieces += static_cast<std::int64_t>(n);
+        while (const std::size_t n = pattern.next(reader.values()[0][0], at, lengths))
+          pieces += static_cast<std::int64_t>(n);
       }
     }
     return pieces;
@@ -138,7 +141,8 @@ int bench(const std::string& file, const std::string& tokenizer, int repeats) {
                       {"simdjson", [&] { keep += work.bare_simdjson(); }},
                       {"parse", [&] { keep += work.parse(); }},
                       {"parse+split", [&] { keep += work.split(); }},
-                      {"encode cold", [&] {
+                      {"encode cold",
+                       [&] {
                          EncodeScratch cold;
                          keep += work.encode(cold);
                        }},

@@ -17,9 +17,7 @@ TrainedBpe train(const std::vector<std::string>& documents, std::int32_t vocab_s
   return trainer.train();
 }
 
-std::vector<std::string> learned(const TrainedBpe& bpe) {
-  return {bpe.tokens.begin() + 257, bpe.tokens.end()};
-}
+std::vector<std::string> learned(const TrainedBpe& bpe) { return {bpe.tokens.begin() + 257, bpe.tokens.end()}; }
 
 TEST(BpeTrainer, takes_the_most_frequent_pair_and_the_lowest_ids_on_a_tie) {
   const TrainedBpe bpe = train({"hug hug pug hugs hugs"}, 257 + 4);
@@ -41,7 +39,8 @@ TEST(BpeTrainer, stops_when_no_pair_is_left_or_frequent_enough) {
 
 TEST(BpeTrainer, its_file_reads_back_and_encodes_losslessly) {
   const ScratchDirectory dir;
-  const std::string text = "It's the end of the world as we know it: 12 \"worlds\", \\ and é, 中文, \t tabs.\n\nThe end.";
+  const std::string text =
+      "It's the end of the world as we know it: 12 \"worlds\", \\ and é, 中文, \t tabs.\n\nThe end.";
   const TrainedBpe bpe = train({text, text}, 300);
   write_tokenizer_json(dir / "tokenizer.json", bpe);
   TokenizerSpec spec;

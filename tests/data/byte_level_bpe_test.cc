@@ -27,8 +27,8 @@ ByteLevelBpeParts parts_with(const std::vector<std::pair<std::string, std::strin
   return parts;
 }
 
-const std::vector<std::pair<std::string, std::string>> kMerges = {{"a", "b"}, {" ", "ab"}, {"ab", "c"}, {"c", "c"},
-                                                                  {"\xC3", "\xA9"}, {"1", "2"}};
+const std::vector<std::pair<std::string, std::string>> kMerges = {{"a", "b"}, {" ", "ab"},      {"ab", "c"},
+                                                                  {"c", "c"}, {"\xC3", "\xA9"}, {"1", "2"}};
 
 TEST(ByteCharacters, map_every_byte_to_a_character_and_back) {
   EXPECT_EQ(byte_to_char('A'), std::uint32_t{'A'});

@@ -36,7 +36,8 @@ std::string both_files(const std::string& prefix) { return read_file(prefix + ".
 
 TEST(EncodeCorpus, empty_documents_are_boundaries_wherever_they_stand) {
   const ScratchDirectory dir;
-  const auto input = dir.file("a.jsonl", "{\"text\":\"\"}\n{\"text\":\"a\"}\n{\"text\":\"\"}\n{\"text\":\"bc\"}\n{\"text\":\"\"}\n");
+  const auto input =
+      dir.file("a.jsonl", "{\"text\":\"\"}\n{\"text\":\"a\"}\n{\"text\":\"\"}\n{\"text\":\"bc\"}\n{\"text\":\"\"}\n");
   for (const bool eod : {true, false}) {
     EncodeJob job = job_for(input, dir / (eod ? "with" : "without"));
     job.append_eod = eod;
@@ -55,8 +56,8 @@ TEST(EncodeCorpus, only_line_feeds_end_lines) {
   const auto raw = dir.file("raw.jsonl", "\xEF\xBB\xBF{\"text\":\"a" + separators + "\"}\n{\"text\":\"b" + separators +
                                              "\"}\r\n{\"text\":\"c" + separators + "\"}");
   const std::string escaped = "\\u2028\\u2029\\u0085";
-  const auto plain = dir.file("plain.jsonl", "{\"text\":\"a" + escaped + "\"}\n{\"text\":\"b" + escaped + "\"}\n{\"text\":\"c" +
-                                                 escaped + "\"}\n");
+  const auto plain = dir.file("plain.jsonl", "{\"text\":\"a" + escaped + "\"}\n{\"text\":\"b" + escaped +
+                                                 "\"}\n{\"text\":\"c" + escaped + "\"}\n");
   const EncodeReport a = encode_corpus(job_for(raw, dir / "raw"), ByteTokenizer());
   const EncodeReport b = encode_corpus(job_for(plain, dir / "plain"), ByteTokenizer());
   EXPECT_EQ(a.documents, 3);
@@ -93,7 +94,8 @@ TEST(EncodeCorpus, a_bad_line_stops_with_its_place_or_is_skipped_and_kept) {
         ADD_FAILURE() << "accepted: " << row.line;
       } catch (const Error& e) {
         EXPECT_EQ(e.code(), Code::data);
-        for (const std::string& word : row.words) EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
+        for (const std::string& word : row.words)
+          EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
       }
       EXPECT_EQ(dir.names(), std::vector<std::string>{"in.jsonl"});
       job.on_bad = OnBadRecord::skip;
@@ -125,12 +127,13 @@ TEST(EncodeCorpus, more_bad_records_than_allowed_end_the_run) {
 TEST(EncodeCorpus, nothing_processed_is_an_error_that_says_why) {
   const ScratchDirectory dir;
   dir.file("out_text_document.keep", "");
-  const std::vector<std::pair<std::string, std::string>> rows = {{dir.file("empty.jsonl", ""), "no documents"},
-                                                                 {dir.file("blank.jsonl", "\n \n\t\n"), "3 blank lines"},
-                                                                 {dir.path().string(), "directory"},
-                                                                 {dir.file("text.foo", "x"), "ending"},
-                                                                 {dir.file("text.jsonl.gz", "x"), "compressed"},
-                                                                 {dir / "absent.jsonl", "no such file"}};
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {dir.file("empty.jsonl", ""), "no documents"},
+      {dir.file("blank.jsonl", "\n \n\t\n"), "3 blank lines"},
+      {dir.path().string(), "directory"},
+      {dir.file("text.foo", "x"), "ending"},
+      {dir.file("text.jsonl.gz", "x"), "compressed"},
+      {dir / "absent.jsonl", "no such file"}};
   for (const auto& [input, word] : rows) {
     try {
       encode_corpus(job_for(input, dir / "out"), ByteTokenizer());
@@ -166,7 +169,8 @@ TEST(EncodeCorpus, output_is_the_same_for_any_workers_and_chunks) {
   const ScratchDirectory dir;
   std::string lines;
   for (int i = 0; i < 3000; ++i) {
-    lines += "{\"text\":\"" + std::string(static_cast<std::size_t>(i * 7 % 90), static_cast<char>('a' + i % 26)) + "\"}\n";
+    lines +=
+        "{\"text\":\"" + std::string(static_cast<std::size_t>(i * 7 % 90), static_cast<char>('a' + i % 26)) + "\"}\n";
   }
   const auto input = dir.file("in.jsonl", lines);
   std::string first;
@@ -199,7 +203,8 @@ TEST(EncodeCorpus, special_strings_are_text_and_counted_unless_parsed) {
 
 TEST(EncodeCorpus, every_key_gets_its_file_and_lists_become_sequences) {
   const ScratchDirectory dir;
-  EncodeJob job = job_for(dir.file("in.jsonl", "{\"b\":\"xyz\",\"a\":[\"p\",\"\",\"qr\"]}\n{\"a\":\"s\",\"b\":\"\"}\n"), dir / "out");
+  EncodeJob job = job_for(dir.file("in.jsonl", "{\"b\":\"xyz\",\"a\":[\"p\",\"\",\"qr\"]}\n{\"a\":\"s\",\"b\":\"\"}\n"),
+                          dir / "out");
   job.keys = {"a", "b"};
   job.append_eod = true;
   const EncodeReport report = encode_corpus(job, ByteTokenizer());

@@ -51,7 +51,7 @@ TEST_P(GoldenTokenizers, give_the_reference_ids_and_the_text_back) {
   expect_golden(*make_tokenizer(spec), folder / "golden.jsonl", std::string(GetParam()) == "qwen3");
 }
 
-INSTANTIATE_TEST_SUITE_P(, GoldenTokenizers, ::testing::Values("gpt2", "llama3", "qwen3"));
+INSTANTIATE_TEST_SUITE_P(, GoldenTokenizers, ::testing::Values("gpt2", "llama3", "qwen3", "deepseek_v3"));
 
 TEST(Gpt2FromVocabAndMerges, gives_the_ids_and_the_fingerprint_of_its_tokenizer_json) {
   const auto folder = test_data() / "tokenizers" / "gpt2";

@@ -38,8 +38,9 @@ std::string index_bytes(std::uint8_t code, const std::vector<std::int32_t>& leng
   return out;
 }
 
-std::string write_sets(const ScratchDirectory& dir, const std::string& name, const std::vector<std::vector<Ids>>& documents,
-                       TokenType type, const std::optional<TokenFileOrigin>& origin = std::nullopt) {
+std::string write_sets(const ScratchDirectory& dir, const std::string& name,
+                       const std::vector<std::vector<Ids>>& documents, TokenType type,
+                       const std::optional<TokenFileOrigin>& origin = std::nullopt) {
   IndexedWriter writer(dir / name, type, false);
   for (const auto& document : documents) {
     for (const Ids& ids : document) writer.add_sequence(ids);
@@ -115,7 +116,10 @@ TEST(IndexedDataset, reads_every_integer_width_and_ignores_modes) {
     std::uint8_t code;
     std::int64_t width;
     std::string bin;
-  } rows[] = {{1, 1, "\7\x8"}, {2, 1, "\7\x8"}, {3, 2, std::string("\7\0\x8\0", 4)}, {8, 2, std::string("\7\0\x8\0", 4)},
+  } rows[] = {{1, 1, "\7\x8"},
+              {2, 1, "\7\x8"},
+              {3, 2, std::string("\7\0\x8\0", 4)},
+              {8, 2, std::string("\7\0\x8\0", 4)},
               {4, 4, std::string("\7\0\0\0\x8\0\0\0", 8)},
               {5, 8, std::string("\7\0\0\0\0\0\0\0\x8\0\0\0\0\0\0\0", 16)}};
   for (const auto& row : rows) {
@@ -184,7 +188,8 @@ TEST(Merge, shifts_the_boundaries_of_the_second_file) {
 
 TEST(Merge, refuses_other_widths_and_other_tokenizers) {
   const ScratchDirectory dir;
-  const TokenFileOrigin one{"ByteTokenizer", "0000000000000001", 257, 256, false}, two{"ByteTokenizer", "0000000000000002", 257, 256, false};
+  const TokenFileOrigin one{"ByteTokenizer", "0000000000000001", 257, 256, false},
+      two{"ByteTokenizer", "0000000000000002", 257, 256, false};
   const auto a = write_sets(dir, "a", {{{1}}}, TokenType::u16, one);
   const auto b = write_sets(dir, "b", {{{1}}}, TokenType::i32, one);
   const auto c = write_sets(dir, "c", {{{1}}}, TokenType::u16, two);

@@ -36,11 +36,13 @@ std::vector<std::string> split(const SplitPattern& pattern, std::string_view tex
 
 // Text of `count` parts that the patterns care about; `ascii` of 100 parts are ASCII.
 std::string random_text(std::mt19937& random, int count, int ascii) {
-  static const std::vector<std::string> plain = {
-      "a", "b", "Z", "s", "t", "re", "ve", "ll", "m", "d", "'s", "'S", "'re", "'LL", "'", "''", "1", "23", "4567", " ", " ",
-      " ", "  ", "\n", "\r\n", "\t", "\v", ".", "!", "--", "_", "word", " the", ", ", "\x7f", "\x01", "@", "[", "`", "{"};
-  static const std::vector<std::string> other = {"é", "ß", "中", "文", "\u0669", "½", "\u00a0", "\u3000", "\u2028", "\u0085",
-                                                 "é", "—", "😀", "ſ", "'ſ", "\u0301", "\u200b", "Ⅷ", "я"};
+  static const std::vector<std::string> plain = {"a",  "b",    "Z",    "s",   "t",    "re",   "ve", "ll", "m",    "d",
+                                                 "'s", "'S",   "'re",  "'LL", "'",    "''",   "1",  "23", "4567", " ",
+                                                 " ",  " ",    "  ",   "\n",  "\r\n", "\t",   "\v", ".",  "!",    "--",
+                                                 "_",  "word", " the", ", ",  "\x7f", "\x01", "@",  "[",  "`",    "{"};
+  static const std::vector<std::string> other = {"é",      "ß",      "中",     "文", "\u0669", "½", "\u00a0",
+                                                 "\u3000", "\u2028", "\u0085", "é",  "—",      "😀", "ſ",
+                                                 "'ſ",     "\u0301", "\u200b", "Ⅷ",  "я"};
   std::string text;
   for (int i = 0; i < count; ++i) {
     const std::vector<std::string>& from = static_cast<int>(random() % 100) < ascii ? plain : other;

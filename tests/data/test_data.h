@@ -42,7 +42,8 @@ class ScratchDirectory {
   // Names of the files in it, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) all.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      all.push_back(entry.path().filename().string());
     std::sort(all.begin(), all.end());
     return all;
   }

@@ -47,7 +47,8 @@ TEST(TokenizerJson, merges_come_as_strings_and_as_pairs) {
 TEST(TokenizerJson, an_added_token_keeps_its_id_and_sets_the_size) {
   const ScratchDirectory dir;
   Json file = small_file();
-  for (int id = 258; id < 65490; ++id) file["model"]["vocab"].get_ref<Json::object_t&>().push_back({"t" + std::to_string(id), id});
+  for (int id = 258; id < 65490; ++id)
+    file["model"]["vocab"].get_ref<Json::object_t&>().push_back({"t" + std::to_string(id), id});
   file["added_tokens"].push_back(added("<|x|>", 65510, false));
   const auto tokenizer = load(dir, file);
   EXPECT_EQ(tokenizer->vocab_size(), 65511);
@@ -102,7 +103,9 @@ TEST(TokenizerJson, what_it_does_not_know_is_named) {
       return std::string(e.what());
     }
   };
-  const auto has = [](const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; };
+  const auto has = [](const std::string& text, const std::string& word) {
+    return text.find(word) != std::string::npos;
+  };
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["type"] = "Unigram"; }), "Unigram"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["byte_fallback"] = true; }), "byte_fallback"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["dropout"] = 0.1; }), "dropout"));

@@ -15,8 +15,8 @@ TEST(Unicode, knows_the_classes_of_version_16) {
   EXPECT_EQ(classes[std::uint8_t{'!'}], kPunctuation);
   EXPECT_EQ(classes[std::uint8_t{'+'}], kSymbol);
   EXPECT_EQ(classes[0x0301], kMark);
-  EXPECT_EQ(classes[0x00BD], kNumber);   // one half, No
-  EXPECT_EQ(classes[0x2167], kNumber);   // Roman eight, Nl
+  EXPECT_EQ(classes[0x00BD], kNumber);  // one half, No
+  EXPECT_EQ(classes[0x2167], kNumber);  // Roman eight, Nl
   EXPECT_EQ(classes[0x4E2D], kLetter);
   for (const std::uint32_t space : {0x85u, 0xA0u, 0x2028u, 0x3000u}) EXPECT_TRUE(classes[space] & kSpace) << space;
   for (const std::uint32_t none : {0x180Eu, 0x200Bu, 0xFEFFu, 0x1Cu}) EXPECT_FALSE(classes[none] & kSpace) << none;
@@ -30,10 +30,10 @@ TEST(Utf8, the_first_bad_byte_is_found) {
   EXPECT_EQ(find_invalid_utf8("plain text of more than sixteen bytes"), std::string_view::npos);
   EXPECT_EQ(find_invalid_utf8("aé中😀"), std::string_view::npos);
   EXPECT_EQ(find_invalid_utf8("ab\xff"), 2u);
-  EXPECT_EQ(find_invalid_utf8("0123456789abcdef\xc3"), 16u);        // cut off
-  EXPECT_EQ(find_invalid_utf8("\xc0\x80"), 0u);                     // overlong
-  EXPECT_EQ(find_invalid_utf8("a\xed\xa0\x80"), 1u);                // surrogate
-  EXPECT_EQ(find_invalid_utf8("\xf4\x90\x80\x80"), 0u);             // above 10FFFF
+  EXPECT_EQ(find_invalid_utf8("0123456789abcdef\xc3"), 16u);  // cut off
+  EXPECT_EQ(find_invalid_utf8("\xc0\x80"), 0u);               // overlong
+  EXPECT_EQ(find_invalid_utf8("a\xed\xa0\x80"), 1u);          // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xf4\x90\x80\x80"), 0u);       // above 10FFFF
 }
 
 TEST(Utf8, code_points_go_and_come_back) {
@@ -49,7 +49,7 @@ TEST(Utf8, code_points_go_and_come_back) {
 TEST(Nfc, composes_and_leaves_plain_text_alone) {
   std::string buffer;
   EXPECT_EQ(to_nfc("e\u0301", buffer), "é");
-  EXPECT_EQ(to_nfc("\u212B", buffer), "Å");        // Angstrom sign
+  EXPECT_EQ(to_nfc("\u212B", buffer), "Å");  // Angstrom sign
   EXPECT_EQ(to_nfc("\u1112\u1161\u11AB", buffer), "한");
   EXPECT_TRUE(plainly_nfc("plain, déjà vu, да, 中文, かな, 한글, 😀 and sixteen more bytes"));
   EXPECT_FALSE(plainly_nfc("sixteen bytes and e\u0301"));
