@@ -16,8 +16,9 @@ inline constexpr std::size_t kBlockBytes = 64;
 
 struct AsciiBlock {
   std::uint64_t letter = 0, digit = 0;
-  std::uint64_t space = 0;  // blank and \t \n \v \f \r
-  std::uint64_t blank = 0;  // ' '
+  std::uint64_t space = 0;    // blank and \t \n \v \f \r
+  std::uint64_t blank = 0;    // ' '
+  std::uint64_t newline = 0;  // \n \r
   std::uint64_t apostrophe = 0;
   std::uint64_t high = 0;  // not ASCII; in no other mask
 };
@@ -42,6 +43,7 @@ inline AsciiBlock classify_block(const char* s) {
     block.digit |= bits(in_range(v, '0', '9'));
     block.space |= bits(_mm_or_si128(blank, in_range(v, '\t', '\r')));
     block.blank |= bits(blank);
+    block.newline |= bits(_mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('\n')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\r'))));
     block.apostrophe |= bits(_mm_cmpeq_epi8(v, _mm_set1_epi8('\'')));
     block.high |= bits(v);
   }
@@ -55,6 +57,7 @@ inline AsciiBlock classify_block(const char* s) {
     if (c >= '0' && c <= '9') block.digit |= bit;
     if (c == ' ' || (c >= '\t' && c <= '\r')) block.space |= bit;
     if (c == ' ') block.blank |= bit;
+    if (c == '\n' || c == '\r') block.newline |= bit;
     if (c == '\'') block.apostrophe |= bit;
   }
 #endif

@@ -50,7 +50,7 @@ std::string key_prefix(const std::string& output_prefix, const std::string& key)
 //          token, a width too small for the vocabulary.
 //          during: Error{data} "file:line:column"; zero documents; Error{io}: disk full. Nothing is left at the final
 //          paths
-//   cost   60 MB/s a core or more for English with GPT-2's tokenizer
+//   cost   100 MB/s a core or more for English with GPT-2's tokenizer (tests/bench/encode_bench.cc)
 EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer);
 
 }  // namespace mt::data

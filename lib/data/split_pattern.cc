@@ -146,11 +146,73 @@ std::size_t fill(std::string_view text, std::size_t& position, std::span<std::ui
   return n;
 }
 
-// GPT-2's pattern over a block of ASCII at once: which bytes start a piece follows from the classes of a byte and its
-// two neighbours, so it is shifts and ands on 64-bit masks. A block begins at a piece's start and therefore needs
-// nothing from before it; the piece at its end is left to the next block, or to the scalar scanner where a byte is not
-// ASCII.
-std::size_t fill_gpt2(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths) {
+// Bits below `count`.
+std::uint64_t low_bits(int count) { return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1; }
+
+// Which bytes of a block start a piece, and below which bit that is certain.
+struct BlockStarts {
+  std::uint64_t starts;
+  int known;
+};
+
+// A contraction that starts a piece is one piece whatever surrounds it.
+template <bool any_case>
+void mark_contractions(const Scan& scan, std::size_t block, std::uint64_t quotes, std::uint64_t& starts) {
+  for (quotes &= starts; quotes != 0; quotes &= quotes - 1) {
+    const int q = std::countr_zero(quotes);
+    const std::size_t size = contraction<any_case>(scan, block + static_cast<std::size_t>(q));
+    if (size == 0 || (starts >> q & 1) == 0) continue;
+    const std::uint64_t inside = (std::uint64_t{1} << size) - 2;  // its bytes but the first
+    starts = (starts & ~(inside << q)) | ((inside + 2) << q);
+  }
+}
+
+// Starts follow from the classes of a byte and its two neighbours.
+BlockStarts gpt2_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
+  const std::uint64_t letter = b.letter, digit = b.digit, space = b.space, other = ~(letter | digit | space);
+  std::uint64_t starts = (letter & ~(letter << 1)) | (digit & ~(digit << 1)) | (other & ~(other << 1));
+  starts &= ~(b.blank << 1);                                // " word" starts at its blank
+  starts |= (space & (~(space << 1) | ~(space >> 1))) | 1;  // a run of white space, and its last one again
+  mark_contractions<false>(scan, i, b.apostrophe, starts);
+  return {starts, b.high != 0 ? std::countr_zero(b.high) - 1 : 63};
+}
+
+// Here a run of white space also depends on its last newline, so a run that reaches the block's end is left whole to
+// the next block.
+template <int max_digits>
+BlockStarts llama3_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
+  const std::uint64_t letter = b.letter, digit = b.digit, other = ~(letter | digit | b.space);
+  // Newlines right behind punctuation belong to it: a carry runs through them.
+  const std::uint64_t behind = b.newline & (other << 1);
+  const std::uint64_t space = b.space & ~((b.newline ^ (b.newline + behind)) & b.newline);
+  const std::uint64_t last_space = space & ~(space >> 1) & ~b.newline;
+  std::uint64_t starts = (space & ~(space << 1)) | last_space;
+  for (std::uint64_t newlines = space & b.newline; newlines != 0;) {
+    const int first = std::countr_zero(newlines);
+    const std::uint64_t run = space & low_bits(first + std::countr_one(space >> first)) & ~low_bits(first);
+    const int last = 63 - std::countl_zero(newlines & run);
+    if (last < 63) starts |= run & (std::uint64_t{2} << last);
+    newlines &= ~run;
+  }
+  const std::uint64_t punctuation = other & ~(other << 1) & ~(b.blank << 1);
+  starts |= punctuation | (letter & ~(letter << 1) & ~((last_space | punctuation) << 1));
+  std::uint64_t digits = max_digits == 1 ? digit : digit & ~(digit << 1);
+  for (std::uint64_t next = digits; max_digits > 1 && next != 0; digits |= next) {
+    next = (next << 3) & digit & (digit << 1) & (digit << 2);
+  }
+  starts |= digits | 1;
+  mark_contractions<true>(scan, i, b.apostrophe, starts);
+  const int end = b.high != 0 ? std::countr_zero(b.high) : 64;
+  const int trailing = end == 0 ? 0 : std::countl_one(space << (64 - end));
+  return {starts, trailing > 0 ? end - trailing + 1 : end - 1};
+}
+
+// A pattern over blocks of 64 bytes: shifts and ands on masks in place of a branch a byte. A block begins at a piece's
+// start and so needs nothing from before it; the piece at its end is left to the next block, or to the scalar scanner
+// where a byte is not ASCII.
+template <class Starts, class End>
+std::size_t fill_blocks(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths,
+                        Starts starts_of, End end_of) {
   const Scan scan{text.data(), text.size(), unicode_classes()};
   std::size_t n = 0, i = position;
   const auto put = [&](std::size_t end) {
@@ -159,28 +221,15 @@ std::size_t fill_gpt2(std::string_view text, std::size_t& position, std::span<st
   };
   while (n < lengths.size() && i < text.size()) {
     if (text.size() - i < kBlockBytes || lengths.size() - n < kBlockBytes) {
-      put(gpt2_end(scan, i));
+      put(end_of(scan, i));
       continue;
     }
-    const AsciiBlock b = classify_block(text.data() + i);
-    const std::uint64_t letter = b.letter, digit = b.digit, space = b.space, other = ~(letter | digit | space);
-    std::uint64_t starts = (letter & ~(letter << 1)) | (digit & ~(digit << 1)) | (other & ~(other << 1));
-    starts &= ~(b.blank << 1);                                // " word" starts at its blank
-    starts |= (space & (~(space << 1) | ~(space >> 1))) | 1;  // a run of white space, and its last one again
-    for (std::uint64_t quotes = b.apostrophe & starts; quotes != 0; quotes &= quotes - 1) {
-      const int q = std::countr_zero(quotes);
-      const std::size_t size = contraction<false>(scan, i + static_cast<std::size_t>(q));
-      if (size == 0 || (starts >> q & 1) == 0) continue;
-      const std::uint64_t inside = (std::uint64_t{1} << size) - 2;  // its bytes but the first
-      starts = (starts & ~(inside << q)) | ((inside + 2) << q);
-    }
-    // What a byte's start depends on is known up to two before the first byte that is not ASCII, or before the end.
-    const int known = b.high != 0 ? std::countr_zero(b.high) - 1 : 63;
-    starts &= known <= 0 ? 0 : ~std::uint64_t{0} >> (64 - known);
-    starts &= ~std::uint64_t{1};
+    const AsciiBlock block = classify_block(text.data() + i);
+    const BlockStarts found = starts_of(scan, i, block);
     const std::size_t begin = i;
+    std::uint64_t starts = found.known <= 0 ? 0 : found.starts & low_bits(found.known) & ~std::uint64_t{1};
     for (; starts != 0; starts &= starts - 1) put(begin + static_cast<std::size_t>(std::countr_zero(starts)));
-    if (i == begin || b.high != 0) put(gpt2_end(scan, i));
+    if (i == begin || block.high != 0) put(end_of(scan, i));
   }
   position = i;
   return n;
@@ -215,9 +264,9 @@ std::size_t SplitPattern::next(std::string_view text, std::size_t& position, std
   MT_CHECK(batched() && text.size() < (std::size_t{1} << 32), "kind {} text of {} bytes", static_cast<int>(kind_),
            text.size());
   switch (kind_) {
-    case PatternKind::gpt2: return fill_gpt2(text, position, lengths);
-    case PatternKind::llama3: return fill(text, position, lengths, [](auto& t, auto i) { return llama3_end<3>(t, i); });
-    case PatternKind::qwen: return fill(text, position, lengths, [](auto& t, auto i) { return llama3_end<1>(t, i); });
+    case PatternKind::gpt2: return fill_blocks(text, position, lengths, gpt2_starts, gpt2_end);
+    case PatternKind::llama3: return fill_blocks(text, position, lengths, llama3_starts<3>, llama3_end<3>);
+    case PatternKind::qwen: return fill_blocks(text, position, lengths, llama3_starts<1>, llama3_end<1>);
     default: return fill(text, position, lengths, [](auto& t, auto) { return t.size; });
   }
 }
