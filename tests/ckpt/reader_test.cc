@@ -211,6 +211,22 @@ TEST_F(ReaderTest, AMissingOrShortDataFileIsToldBeforeAnythingIsRead) {
   EXPECT_CONTAINS(test::error_of([&] { Reader(dir_).check({&q, 1}); }, Code::corrupt), "data_00002");
 }
 
+TEST(Reader, BoxesAcrossChunkBordersReadBackWithAndWithoutVerifying) {
+  const test::TemporaryDirectory root;
+  const Dims shape{1300, 3, 401};  // 6.3 MB: a chunk border inside a row
+  const TensorBox t{"w", "weight", DType::f32, shape, whole(shape)};
+  const auto dir = test::save(root.path(), 1, {{t}});
+  std::mt19937 rng(3);
+  for (const bool verify : {true, false}) {
+    const Reader reader(dir, {2, verify});
+    for (const auto& b : test::random_cut(t.box, 12, rng)) {
+      auto wanted = t;
+      wanted.box = b;
+      test::expect_content(reader, {wanted});
+    }
+  }
+}
+
 TEST(Reader, ThousandsOfDataFilesNeverStandOpenTogether) {
   const test::TemporaryDirectory root;
   const int world = 1500;
