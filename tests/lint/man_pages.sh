@@ -22,7 +22,7 @@ page_options() {
   awk '
     /^\.S[HS] / { options = /OPTIONS/ }
     tag && options {
-      gsub(/\\-/, "-"); gsub(/\\f[BIRP]/, ""); gsub(/\\&/, ""); sub(/^\.[BIR]+ /, ""); gsub(/"/, ""); gsub(/,/, " ")
+      gsub(/\\-/, "-"); gsub(/\\f[BIRP]/, ""); gsub(/\\&/, ""); sub(/^\.[BIR]+ /, ""); gsub(/"/, ""); gsub(/, +/, " ")
       for (i = 1; i <= NF; ++i) if ($i ~ /^--./) {
         argument = i < NF && $(i + 1) !~ /^--/ ? $(i + 1) : ""
         sub(/\.\.\.$/, "", argument)
