@@ -31,19 +31,6 @@ std::tm utc_now(long& milliseconds) {
   return t;
 }
 
-// The id in the first `run` line of an existing record; "" without one.
-std::string existing_run_id(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string line;
-  while (std::getline(in, line)) {
-    const auto j = Json::parse(line, nullptr, false);
-    if (!j.is_object() || j.value("event", Json()) != "run") continue;
-    const auto id = j.value("run_id", Json());
-    if (id.is_string()) return id.get<std::string>();
-  }
-  return "";
-}
-
 std::int64_t whole(const Json& j, const char* key) {
   const auto it = j.find(key);
   return it != j.end() && it->is_number_integer() ? it->get<std::int64_t>() : -1;
@@ -92,6 +79,16 @@ Json end_event(const std::string& status, double seconds) {
   return {{"event", "end"}, {"time", utc_time_text()}, {"status", status}, {"seconds", seconds}};
 }
 
+std::string first_run_id(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string line;
+  while (std::getline(in, line)) {
+    const auto j = Json::parse(line, nullptr, false);
+    if (j.is_object() && text(j, "event") == "run" && !text(j, "run_id").empty()) return text(j, "run_id");
+  }
+  return "";
+}
+
 EventLog::EventLog(const fs::path& path) : path_(path) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open for appending", path, errno);
@@ -101,7 +98,7 @@ EventLog::EventLog(const fs::path& path) : path_(path) {
     char last = '\n';
     if (S_ISREG(st.st_mode) && st.st_size > 0 && ::pread(fd_, &last, 1, st.st_size - 1) != 1) fail("read", path, errno);
     if (last != '\n' && ::write(fd_, "\n", 1) != 1) fail("write", path, errno);
-    if (S_ISREG(st.st_mode)) run_id_ = existing_run_id(path);
+    if (S_ISREG(st.st_mode)) run_id_ = first_run_id(path);
   } catch (...) {
     ::close(fd_);
     throw;

@@ -94,6 +94,9 @@ struct RunRecord {
 //   fails  Error{io}
 RunRecord read_event_log(const std::filesystem::path& path);
 
+// The id in the first `run` line of a record; "" without one or without a file.   cost  reads up to that line
+std::string first_run_id(const std::filesystem::path& path);
+
 // The complete lines from byte `offset` on; `end` becomes the offset behind the last of them.
 std::vector<std::string> read_event_lines(const std::filesystem::path& path, std::uint64_t offset, std::uint64_t& end);
 

@@ -96,13 +96,7 @@ bool still_the_same(const fs::path& log, const Followed& before) {
   if (before.bytes == 0) return true;
   std::error_code ec;
   if (fs::file_size(log, ec) < before.bytes || ec) return false;
-  std::uint64_t end = 0;
-  RunRecord head;
-  for (const auto& line : read_event_lines(log, 0, end)) {
-    head.add(line);
-    if (!head.run_id.empty()) break;
-  }
-  return head.run_id == before.run_id;
+  return first_run_id(log) == before.run_id;
 }
 
 // One transaction: forget if asked or replaced, take in new lines, note how far.
