@@ -43,8 +43,8 @@ set_tests_properties(lint.headers_alone PROPERTIES PROCESSORS 2)
 mt_script_test(lint.man_pages lint/man_pages.sh LABELS "lint;man" ARGS ${tools})
 mt_script_test(lint.linkage lint/linkage.sh LABELS lint ARGS ${tools})
 file(GLOB pages CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/man/*.1")
-file(GLOB formats CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/man/*.5")
-foreach(page ${formats})  # pages of formats may have examples
+file(GLOB others CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/man/*.5" "${CMAKE_SOURCE_DIR}/man/*.7")
+foreach(page ${others})  # pages of formats and the overview may have examples
   file(STRINGS "${page}" examples REGEX "^.SH EXAMPLES")
   if(examples)
     list(APPEND pages "${page}")
