@@ -93,8 +93,9 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
       schedule_(lr_schedule_of(o_)) {
   find_checkpoint();
   const Placement placement = place(o_.parallel);
-  const auto specs =
+  auto specs =
       param_specs(model_spec_, o_.parallel, placement.coordinates[static_cast<std::size_t>(world.rank())]);
+  if (hooks.on_specs) hooks.on_specs(specs);
   const LoadWhat what = o_.finetune || o_.no_load_optim ? LoadWhat::weights : LoadWhat::everything;
   if (reader_) check_loadable(*reader_, model_spec_, specs, what);
   if (o_.train_iters > 0) data_ = open_data(o_, model_spec_.vocab_size);

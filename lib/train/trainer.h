@@ -18,6 +18,7 @@ namespace mt {
 
 // Places where tests and tracing look in; all may be empty.
 struct TrainerHooks {
+  std::function<void(std::vector<ParamSpec>&)> on_specs;  // a test plants a wrong table
   std::function<void(const char* phase, std::int64_t iteration)> on_phase;  // "forward-backward", "optimizer", "save", …
   std::function<void(std::int64_t iteration, ParameterStore&)> after_backward;  // gradients are final
   std::function<void(std::int64_t iteration, double loss, double grad_norm)> after_step;
