@@ -120,5 +120,6 @@ std::size_t Arena::reserved() const {
 
 std::size_t live_buffer_bytes() { return count().live.load(); }
 std::size_t peak_buffer_bytes() { return count().peak.load(); }
+void reset_peak_buffer_bytes() { count().peak = count().live.load(); }
 
 }  // namespace mt

@@ -77,5 +77,7 @@ class ArenaScope {
 // Bytes of all live Buffers of this process, and the most there ever were; what a plan is compared with.
 std::size_t live_buffer_bytes();
 std::size_t peak_buffer_bytes();
+// Start measuring the peak anew, from what is live now.
+void reset_peak_buffer_bytes();
 
 }  // namespace mt

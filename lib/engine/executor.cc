@@ -8,7 +8,7 @@
 namespace mt {
 
 Executor::Executor(const ExecutorParts& parts, const Model& model, const BatchSpec& batch, Device device)
-    : parts_(parts), model_(model), batch_(batch), device_(device), scratch_(device), losses_(device) {
+    : parts_(parts), model_(model), batch_(batch), device_(device), scratch_(device, parts.scratch_bytes), losses_(device, 4096) {
   const auto& parallel = parts.groups.placement.spec;
   MT_CHECK(parallel.pp == 1 && parallel.vpp == 1, "one chunk on one pipeline rank, got {}", parallel_text(parallel));
 }
@@ -34,7 +34,7 @@ std::int64_t stream_rows(const Groups& groups, std::int64_t tokens) {
 
 void Executor::forward(const Step& step, const HostBatch& batch, double loss_scale, View token_loss) {
   auto free = std::find_if(slots_.begin(), slots_.end(), [](const auto& s) { return s->micro_batch < 0; });
-  if (free == slots_.end()) free = slots_.insert(slots_.end(), std::make_unique<Slot>(device_));
+  if (free == slots_.end()) free = slots_.insert(slots_.end(), std::make_unique<Slot>(device_, parts_.slot_bytes));
   Slot& slot = **free;
   slot.micro_batch = step.micro_batch;
   slot.arena.reset();

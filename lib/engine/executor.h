@@ -21,6 +21,8 @@ struct ExecutorParts {
   const Groups& groups;
   ParameterStore& params;
   std::uint64_t seed = 0;
+  // Sizes of the arenas' first blocks, from plan/memory.h; an arena that needs more grows.
+  std::size_t slot_bytes = std::size_t{1} << 20, scratch_bytes = std::size_t{1} << 20;
 };
 
 class Executor {
@@ -58,7 +60,7 @@ class Executor {
     Tokens tokens;
     std::vector<Saved> saved;  // by layer
     std::vector<View> inputs;  // x of each layer
-    explicit Slot(Device device) : arena(device) {}
+    Slot(Device device, std::size_t bytes) : arena(device, bytes) {}
   };
   void forward(const Step& step, const HostBatch& batch, double loss_scale, View token_loss);
   void backward(const Step& step, bool last);

@@ -12,6 +12,7 @@
 #include "ckpt/store.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
+#include "plan/memory.h"
 #include "probe/gemm_peak.h"
 #include "train/batch_source.h"
 #include "train/run_record.h"
@@ -104,9 +105,13 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
   store_ = std::make_unique<ParameterStore>(specs, compute_dtype(o_), device_);
   optimizer_ = std::make_unique<Optimizer>(*store_, o_.adam, device_);
   model_ = std::make_unique<Model>(model_spec_, o_.batch, groups_, *store_, 0, device_);
-  executor_ = std::make_unique<Executor>(ExecutorParts{stream_, groups_, *store_, o_.seed}, *model_, o_.batch, device_);
   for (const auto& row : schedule_table())
     if (o_.schedule == row.name) lane_ = row.generate(1, o_.batch.num_micro_batches(o_.parallel)).lanes[0];
+  const MemoryPlan plan = plan_memory(model_spec_, o_.parallel, o_.batch, groups_.coordinate, compute_dtype(o_), 1);
+  executor_ = std::make_unique<Executor>(
+      ExecutorParts{stream_, groups_, *store_, o_.seed, static_cast<std::size_t>(plan.slot_bytes),
+                    static_cast<std::size_t>(plan.scratch_bytes)},
+      *model_, o_.batch, device_);
   phase("initialize");
   optimizer_->initialize(stream_, o_.seed);
   if (reader_) load();

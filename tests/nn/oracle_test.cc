@@ -109,7 +109,7 @@ TEST_P(Oracle, LossesAndGradientsEqualPyTorchs) {
     const HostBatch batch = batch_of(golden);
     const BatchSpec shape{12, 2, 2};
     const Model model(spec, shape, r.groups, r.store, 0, {});
-    Executor executor({r.stream, r.groups, r.store, 1}, model, shape, {});
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, {});
     r.store.zero_grads(r.stream);
     const auto loss = executor.run_lane(one_f_one_b(1, 1).lanes[0], {batch}, 1 / batch.unmasked(), {});
     expect_close(loss[0].data(), golden.at("token_loss").values, 2e-6, "token loss");
@@ -125,7 +125,7 @@ TEST_P(Oracle, PaddingRowsGetExactlyZeroGradients) {
     const HostBatch batch = batch_of(golden);
     const BatchSpec shape{12, 2, 2};
     const Model model(spec, shape, r.groups, r.store, 0, {});
-    Executor executor({r.stream, r.groups, r.store, 1}, model, shape, {});
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, {});
     for (const char* name : {"embedding.word_embeddings.weight", "output_layer.weight"}) {
       const int p = r.store.find(name);
       if (p < 0) continue;
@@ -149,7 +149,7 @@ TEST_P(CachedOracle, GenerationOverACacheGivesTheLogitsOfAWholePass) {
     const HostBatch all = batch_of(golden);
     const BatchSpec one{1, 1, 1, 12};
     const Model model(spec, one, r.groups, r.store, 0, {});
-    Executor executor({r.stream, r.groups, r.store, 1}, model, one, {});
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, one, {});
     Arena arena({});
     auto caches = executor.make_caches(arena, 12);
     for (std::size_t t = 0; t < 12; ++t) {
@@ -172,7 +172,7 @@ TEST_P(Oracle, ScoringGivesTheLossesOfTraining) {
   on_ranks([](RankModel& r, const ModelSpec& spec, const Golden& golden) {
     const BatchSpec shape{12, 2, 2};
     const Model model(spec, shape, r.groups, r.store, 0, {});
-    Executor executor({r.stream, r.groups, r.store, 1}, model, shape, {});
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, {});
     const auto loss = executor.score(batch_of(golden));
     expect_close(loss.data(), golden.at("token_loss").values, 2e-6, "token loss");
   });
