@@ -45,10 +45,8 @@ std::byte* acquire(std::size_t bytes) {
 }
 
 void give_back(std::byte* data, std::size_t bytes) {
-  if (bytes >= kMapBytes)
-    munmap(data, bytes);
-  else
-    std::free(data);
+  if (bytes >= kMapBytes) munmap(data, bytes);
+  else std::free(data);
 }
 
 }  // namespace

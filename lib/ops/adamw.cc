@@ -20,7 +20,8 @@ void adamw(Stream& stream, const AdamwArgs& g) {
   for (const View* v : {&g.master, &g.exp_avg, &g.exp_avg_sq})
     MT_CHECK(v->dtype == DType::f32 && v->contiguous() && v->size() == n, "{} of {} for {} elements",
              dtype_name(v->dtype), shape_text(v->shape), n);
-  MT_CHECK(is_float(g.grad) && g.grad.contiguous() && g.grad.size() == n, "grad {} for {}", shape_text(g.grad.shape), n);
+  MT_CHECK(is_float(g.grad) && g.grad.contiguous() && g.grad.size() == n, "grad {} for {}", shape_text(g.grad.shape),
+           n);
   if (g.model)
     MT_CHECK(is_float(g.model) && g.model.contiguous() && g.model.size() == n, "model {} for {}",
              shape_text(g.model.shape), n);

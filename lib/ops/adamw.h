@@ -25,12 +25,12 @@ struct AdamwScalars {
 float adamw_bias_correction(float beta, std::int64_t step);
 
 struct AdamwArgs {
-  View master;                  // f32 [n], updated
-  View exp_avg, exp_avg_sq;     // f32 [n], updated
-  View grad;                    // f32 or bf16 [n]
-  View model;                   // [n] in the model's dtype, written with the rounded master; absent for f32 models
+  View master;               // f32 [n], updated
+  View exp_avg, exp_avg_sq;  // f32 [n], updated
+  View grad;                 // f32 or bf16 [n]
+  View model;                // [n] in the model's dtype, written with the rounded master; absent for f32 models
   const AdamwScalars* scalars = nullptr;  // device memory
-  float lr_multiplier = 1;      // of this parameter group
+  float lr_multiplier = 1;                // of this parameter group
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0.01f;
 };
 

@@ -17,7 +17,7 @@ struct AddArgs {
 void add(Stream& stream, const AddArgs& args);
 
 struct ScaleArgs {
-  View x, out;                     // equal shapes, contiguous; any float; may be the same
+  View x, out;  // equal shapes, contiguous; any float; may be the same
   float factor = 1;
   const float* on_device = nullptr;  // a further factor read from device memory when the work runs
 };

@@ -68,9 +68,11 @@ std::int64_t causal_pairs(std::int64_t nq, std::int64_t nk) {
 
 Cost attention_cost(std::int64_t nq, std::int64_t nk, std::int64_t heads, std::int64_t head_dim, bool causal,
                     int bytes_per_element) {
-  const double pairs = causal ? static_cast<double>(causal_pairs(nq, nk)) : static_cast<double>(nq) * static_cast<double>(nk);
+  const double pairs =
+      causal ? static_cast<double>(causal_pairs(nq, nk)) : static_cast<double>(nq) * static_cast<double>(nk);
   const double width = static_cast<double>(heads) * static_cast<double>(head_dim);
-  return {4 * pairs * width, (2.0 * static_cast<double>(nq) + 2.0 * static_cast<double>(nk)) * width * bytes_per_element};
+  return {4 * pairs * width,
+          (2.0 * static_cast<double>(nq) + 2.0 * static_cast<double>(nk)) * width * bytes_per_element};
 }
 
 }  // namespace mt::ops

@@ -17,10 +17,10 @@
 namespace mt::ops {
 
 struct AttentionShape {
-  View cu_q, cu_k;     // i32 [B + 1], ascending from 0 to Tq, Tk
-  View used_k;         // i32 [B]: keys of each sequence that are filled (a cache with spare room); absent: all
+  View cu_q, cu_k;  // i32 [B + 1], ascending from 0 to Tq, Tk
+  View used_k;      // i32 [B]: keys of each sequence that are filled (a cache with spare room); absent: all
   bool causal = true;
-  float scale = 1;     // usually 1/sqrt(D)
+  float scale = 1;  // usually 1/sqrt(D)
   AttentionDropout dropout;
 };
 

@@ -18,9 +18,9 @@ namespace mt::ops {
 inline constexpr std::int64_t kLossColumns = 4096;
 
 struct CrossEntropyMaxArgs {
-  View logits;                // [T, V], last stride 1; f32, bf16 or f16
-  std::int64_t columns = 0;   // true columns, 0 ≤ columns ≤ V
-  View row_max;               // f32 [T]; −infinity when columns is 0
+  View logits;               // [T, V], last stride 1; f32, bf16 or f16
+  std::int64_t columns = 0;  // true columns, 0 ≤ columns ≤ V
+  View row_max;              // f32 [T]; −infinity when columns is 0
 };
 // cost  T·V elements read
 void cross_entropy_max(Stream& stream, const CrossEntropyMaxArgs& args);
@@ -28,18 +28,18 @@ void cross_entropy_max(Stream& stream, const CrossEntropyMaxArgs& args);
 struct CrossEntropySumArgs {
   View logits;
   std::int64_t columns = 0;
-  View row_max;       // reduced
-  View targets;       // i32 [T], ids in the whole vocabulary
+  View row_max;               // reduced
+  View targets;               // i32 [T], ids in the whole vocabulary
   std::int64_t first_id = 0;  // id of column 0
-  View sum_exp;       // f32 [T] = Σ exp(logit − max)
-  View target_logit;  // f32 [T] = logit of the target − max where it is held here, else 0
-  View sum_logits;    // f32 [T] = Σ (logit − max), for label smoothing; absent when not wanted
+  View sum_exp;               // f32 [T] = Σ exp(logit − max)
+  View target_logit;          // f32 [T] = logit of the target − max where it is held here, else 0
+  View sum_logits;            // f32 [T] = Σ (logit − max), for label smoothing; absent when not wanted
 };
 // cost  T·V elements read
 void cross_entropy_sum(Stream& stream, const CrossEntropySumArgs& args);
 
 struct CrossEntropyLossArgs {
-  View logits;                // overwritten by the gradient when `gradient`; padding columns become 0
+  View logits;  // overwritten by the gradient when `gradient`; padding columns become 0
   std::int64_t columns = 0;
   View row_max, sum_exp, target_logit, sum_logits;  // reduced; sum_logits only with smoothing
   View targets;

@@ -27,7 +27,7 @@ struct AttentionDropout {
   PhiloxKey key{0, 0};          // make_key(seed, Purpose::attention_dropout, hash of the sub-layer's name)
   View ordinals;                // i64 [Tq]
   View query_positions;         // i32 [Tq]: position in the sample
-  View key_positions;           // i32 [Tk]
+  View key_positions;           // i32 [Tk]; ascending within a sequence, gaps allowed
   std::int64_t first_head = 0;  // global index of query head 0
 };
 

@@ -12,12 +12,12 @@
 namespace mt::ops {
 
 struct EmbeddingForwardArgs {
-  View ids;                   // i32 [T]
-  View weight;                // [Vs, C]; any float
-  View out;                   // [T, C]; any float
+  View ids;     // i32 [T]
+  View weight;  // [Vs, C]; any float
+  View out;     // [T, C]; any float
   std::int64_t first_id = 0;
-  View position_weight;       // [P, C], dtype of weight, or absent: added row by row; only where ids is not sharded
-  View positions;             // i32 [T], each in [0, P)
+  View position_weight;  // [P, C], dtype of weight, or absent: added row by row; only where ids is not sharded
+  View positions;        // i32 [T], each in [0, P)
 };
 
 // out = weight[ids - first_id] (zero where not held) + position_weight[positions].   cost  2·T·C elements moved

@@ -12,11 +12,11 @@ void check(const GemmArgs& g) {
   MT_CHECK((d == 2 || d == 3) && g.a.num_dims() == d && g.b.num_dims() == d, "dims of a {}, b {}, c {}",
            shape_text(g.a.shape), shape_text(g.b.shape), shape_text(g.c.shape));
   const std::int64_t k = g.trans_a ? g.a.dim(-2) : g.a.dim(-1);
-  MT_CHECK((g.trans_a ? g.a.dim(-1) : g.a.dim(-2)) == g.c.dim(-2) && (g.trans_b ? g.b.dim(-2) : g.b.dim(-1)) == g.c.dim(-1) &&
-               (g.trans_b ? g.b.dim(-1) : g.b.dim(-2)) == k &&
+  MT_CHECK((g.trans_a ? g.a.dim(-1) : g.a.dim(-2)) == g.c.dim(-2) &&
+               (g.trans_b ? g.b.dim(-2) : g.b.dim(-1)) == g.c.dim(-1) && (g.trans_b ? g.b.dim(-1) : g.b.dim(-2)) == k &&
                (d == 2 || (g.a.dim(0) == g.c.dim(0) && g.b.dim(0) == g.c.dim(0))),
-           "a {}{} times b {}{} is no c {}", shape_text(g.a.shape), g.trans_a ? " transposed" : "", shape_text(g.b.shape),
-           g.trans_b ? " transposed" : "", shape_text(g.c.shape));
+           "a {}{} times b {}{} is no c {}", shape_text(g.a.shape), g.trans_a ? " transposed" : "",
+           shape_text(g.b.shape), g.trans_b ? " transposed" : "", shape_text(g.c.shape));
   MT_CHECK(is_float(g.a) && g.b.dtype == g.a.dtype && (g.c.dtype == DType::f32 || g.c.dtype == g.a.dtype),
            "dtypes a {}, b {}, c {}", dtype_name(g.a.dtype), dtype_name(g.b.dtype), dtype_name(g.c.dtype));
   for (const View* v : {&g.a, &g.b, &g.c})

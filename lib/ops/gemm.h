@@ -14,9 +14,9 @@
 namespace mt::ops {
 
 struct GemmArgs {
-  View a;                   // [m, k], or [k, m] with trans_a; f32, bf16 or f16
-  View b;                   // [k, n], or [n, k] with trans_b; same dtype as a
-  View c;                   // [m, n]; f32, or the dtype of a
+  View a;  // [m, k], or [k, m] with trans_a; f32, bf16 or f16
+  View b;  // [k, n], or [n, k] with trans_b; same dtype as a
+  View c;  // [m, n]; f32, or the dtype of a
   bool trans_a = false;
   bool trans_b = false;
   bool accumulate = false;  // add to C instead of overwriting it; C is f32 then

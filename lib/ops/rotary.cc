@@ -22,8 +22,8 @@ std::vector<float> rotary_frequencies(const RotarySpec& spec) {
       if (wave > longest) {
         f /= spec.factor;
       } else if (wave > shortest) {
-        const double keep = (spec.original_positions / wave - spec.low_freq_factor) /
-                            (spec.high_freq_factor - spec.low_freq_factor);
+        const double keep =
+            (spec.original_positions / wave - spec.low_freq_factor) / (spec.high_freq_factor - spec.low_freq_factor);
         f = (1 - keep) * f / spec.factor + keep * f;
       }
     }

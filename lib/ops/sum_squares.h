@@ -14,8 +14,8 @@
 
 namespace mt::ops {
 
-inline constexpr int kSumSquaresDigits = 20;                    // 640 bits: 2^554 is the largest square, 2^86 of them fit
-inline constexpr int kSumSquaresSize = kSumSquaresDigits + 1;   // the last slot counts infinities and NaNs
+inline constexpr int kSumSquaresDigits = 20;  // 640 bits: 2^554 is the largest square, 2^86 of them fit
+inline constexpr int kSumSquaresSize = kSumSquaresDigits + 1;  // the last slot counts infinities and NaNs
 
 struct SumSquaresArgs {
   View x;     // [n] contiguous; f32, bf16 or f16

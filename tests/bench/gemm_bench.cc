@@ -36,8 +36,11 @@ int main(int argc, char** argv) {
       }
       for (auto* v : {&a, &b, &ratio}) std::sort(v->begin(), v->end());
       const std::size_t middle = a.size() / 2;
-      std::printf("%s\t%ld\t%ld\t%ld\t%.0f\t%.0f\t%.3f\n", pass == 0 ? "forward" : pass == 1 ? "dx" : "dw", s.m, s.n, s.k,
-                  ours.cost.flop / a[middle] / 1e9, ours.cost.flop / b[middle] / 1e9, ratio[middle]);
+      std::printf("%s\t%ld\t%ld\t%ld\t%.0f\t%.0f\t%.3f\n",
+                  pass == 0   ? "forward"
+                  : pass == 1 ? "dx"
+                              : "dw",
+                  s.m, s.n, s.k, ours.cost.flop / a[middle] / 1e9, ours.cost.flop / b[middle] / 1e9, ratio[middle]);
       std::fflush(stdout);
     }
   return 0;

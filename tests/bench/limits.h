@@ -43,7 +43,8 @@ double median_s(int repeats, const F& f) {
 // C[m, n] = op(A)·op(B) by oneDNN with shapes known to it, C of dtype `out`.
 class NativeGemm {
  public:
-  NativeGemm(std::int64_t m, std::int64_t n, std::int64_t k, DType in, DType out, bool ta, bool tb, bool accumulate = false) {
+  NativeGemm(std::int64_t m, std::int64_t n, std::int64_t k, DType in, DType out, bool ta, bool tb,
+             bool accumulate = false) {
     using D = dnnl::memory::desc;
     using T = dnnl::memory::data_type;
     const auto type = [](DType d) { return d == DType::bf16 ? T::bf16 : T::f32; };
@@ -90,10 +91,10 @@ inline double copy_bandwidth(const Stream& stream) {
   const std::size_t n = std::size_t{128} << 20;
   const Buffer from({}, n), to({}, n);
   return 2.0 * static_cast<double>(n) / median_s(5, [&] {
-    cpu::parallel_ranges(stream, static_cast<std::int64_t>(n), 1 << 20, [&](std::int64_t lo, std::int64_t hi) {
-      std::memcpy(to.data() + lo, from.data() + lo, static_cast<std::size_t>(hi - lo));
-    });
-  });
+           cpu::parallel_ranges(stream, static_cast<std::int64_t>(n), 1 << 20, [&](std::int64_t lo, std::int64_t hi) {
+             std::memcpy(to.data() + lo, from.data() + lo, static_cast<std::size_t>(hi - lo));
+           });
+         });
 }
 
 }  // namespace mt::bench

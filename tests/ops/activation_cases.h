@@ -36,8 +36,9 @@ inline Doubles activation_reference(const ActivationCase& c, const Doubles& x, c
 }
 
 inline OpCase activation_case(const ActivationCase& c, bool backward, bool with_answer = true) {
-  const std::string name = fmt::format("activation {} {} {}x{} {} gated {} bias {}", ops::activation_name(c.kind),
-                                       backward ? "backward" : "forward", c.rows, c.n, dtype_name(c.dtype), c.gated, c.bias);
+  const std::string name =
+      fmt::format("activation {} {} {}x{} {} gated {} bias {}", ops::activation_name(c.kind),
+                  backward ? "backward" : "forward", c.rows, c.n, dtype_name(c.dtype), c.gated, c.bias);
   return {name, [=] {
             Prepared p;
             Data& d = *p.data;
@@ -45,7 +46,8 @@ inline OpCase activation_case(const ActivationCase& c, bool backward, bool with_
             const View x = d.normal(c.dtype, {c.rows, width}, 2), bias = c.bias ? d.normal(c.dtype, {width}) : View();
             const View y = d.zeros(c.dtype, {c.rows, c.n}), dout = d.normal(c.dtype, {c.rows, c.n});
             const View dx = d.normal(c.dtype, {c.rows, width}), db = d.normal(DType::f32, {width});
-            const Doubles vx = values(x), vb = c.bias ? values(bias) : Doubles(z(width), 0.0), vd = values(dout), db0 = values(db);
+            const Doubles vx = values(x), vb = c.bias ? values(bias) : Doubles(z(width), 0.0), vd = values(dout),
+                          db0 = values(db);
             p.cost = ops::activation_cost(c.rows, c.n, c.gated, backward, ::mt::bits_of(c.dtype) / 8);
             if (!backward) {
               p.run = [=](Stream& st) { ops::activation_forward(st, {x, bias, y, c.kind, c.gated}); };
@@ -58,7 +60,9 @@ inline OpCase activation_case(const ActivationCase& c, bool backward, bool with_
             Doubles wx, wb;
             if (with_answer) {
               wx = differences([&](const Doubles& v) { return activation_reference(c, v, vb); }, vx, vd);
-              wb = c.bias ? plus(db0, differences([&](const Doubles& v) { return activation_reference(c, vx, v); }, vb, vd)) : db0;
+              wb = c.bias ? plus(db0,
+                                 differences([&](const Doubles& v) { return activation_reference(c, vx, v); }, vb, vd))
+                          : db0;
             }
             p.outputs = {{"dx", dx, wx, tolerance(c.dtype, 5e-6)}, {"dbias", db, wb, 3 * tolerance(c.dtype, 5e-6)}};
             return p;

@@ -9,7 +9,8 @@ MT_OP_TESTS(Adamw, adamw_cases())
 TEST(Adamw, ASkippedStepTouchesNothing) {
   Data d;
   Stream st;
-  const View w = d.normal(DType::f32, {9}), m = d.normal(DType::f32, {9}), v = d.normal(DType::f32, {9}), g = d.normal(DType::f32, {9});
+  const View w = d.normal(DType::f32, {9}), m = d.normal(DType::f32, {9}), v = d.normal(DType::f32, {9}),
+             g = d.normal(DType::f32, {9});
   const ops::AdamwScalars now{0.1f, 1, 1, 1, 1};
   const Doubles before = values(w);
   ops::adamw(st, {w, m, v, g, {}, &now});
@@ -21,7 +22,8 @@ TEST(Adamw, AnyCutOfTheRangeGivesTheSameBits) {
   Data d;
   Stream st;
   const I n = 1003;
-  const View w = d.normal(DType::f32, {n}), m = d.zeros(DType::f32, {n}), v = d.zeros(DType::f32, {n}), g = d.normal(DType::f32, {n}), b = d.zeros(DType::bf16, {n});
+  const View w = d.normal(DType::f32, {n}), m = d.zeros(DType::f32, {n}), v = d.zeros(DType::f32, {n}),
+             g = d.normal(DType::f32, {n}), b = d.zeros(DType::bf16, {n});
   const View w2 = d.copy(w), m2 = d.copy(m), v2 = d.copy(v), b2 = d.copy(b);
   const ops::AdamwScalars now{0.1f, 0.7f, 0.1f, 0.01f, 0};
   ops::adamw(st, {w, m, v, g, b, &now});

@@ -21,7 +21,8 @@ std::vector<OpCase> arithmetic_cases() {
                      }});
       out.push_back({fmt::format("scale {} {}", n, dtype_name(t)), [=] {
                        Prepared p;
-                       const View a = p.data->normal(t, {n}), c = p.data->zeros(DType::f32, {n}), f = p.data->list(DType::f32, {-3});
+                       const View a = p.data->normal(t, {n}), c = p.data->zeros(DType::f32, {n}),
+                                  f = p.data->list(DType::f32, {-3});
                        Doubles want = values(a);
                        for (double& w : want) w *= -1.5;
                        p.run = [=](Stream& st) { ops::scale(st, {a, c, 0.5f, f.as<float>()}); };
@@ -32,7 +33,8 @@ std::vector<OpCase> arithmetic_cases() {
   for (I rows : {1, 130, 1000})
     out.push_back({fmt::format("column_sum of {}", rows), [=] {
                      Prepared p;
-                     const View x = p.data->normal(DType::bf16, {rows, 300}).slice(1, 0, 290), sum = p.data->normal(DType::f32, {290});
+                     const View x = p.data->normal(DType::bf16, {rows, 300}).slice(1, 0, 290),
+                                sum = p.data->normal(DType::f32, {290});
                      Doubles want = values(sum);
                      const Doubles v = values(x);
                      for (I t = 0; t < rows; ++t)
@@ -95,7 +97,9 @@ TEST(Arithmetic, CastsOfEveryPatternEqualTheScalarConversions) {
     EXPECT_EQ(wrong, 0) << dtype_name(t);
     for (int step : {-1, 0, 1, 0x7fff, 0x8000, 0x8001}) {
       const View near = d.copy(wide), rounded = d.zeros(t, {65536});
-      for (I i = 0; i < 65536; ++i) near.as<float>()[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(wide.as<float>()[i]) + static_cast<std::uint32_t>(step));
+      for (I i = 0; i < 65536; ++i)
+        near.as<float>()[i] =
+            std::bit_cast<float>(std::bit_cast<std::uint32_t>(wide.as<float>()[i]) + static_cast<std::uint32_t>(step));
       ops::cast(st, {near, rounded});
       for (I i = 0; i < 65536; ++i) {
         const float f = near.as<float>()[i];

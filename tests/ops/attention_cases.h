@@ -16,7 +16,10 @@ struct AttentionCase {
   bool causal = true;
   double dropout = 0;
   I spare = 0;  // keys at the end of each sequence that are not in use
+  I gap = 0;    // positions skipped before the second half of a sequence's keys
 };
+
+inline I key_position(const AttentionCase& c, I keys, I i) { return i + 3 + (i >= keys / 2 ? c.gap : 0); }
 
 inline double keep_factor(const AttentionCase& c, I ordinal, I head, I query, I key) {
   if (c.dropout == 0) return 1;
@@ -39,7 +42,7 @@ struct AttentionInputs {
         ordinals.push_back(static_cast<double>(5000000000 + static_cast<I>(s) * 7));
         query_positions.push_back(static_cast<double>(i + c.nk[s] - c.nq[s] + 3));
       }
-      for (I i = 0; i < c.nk[s]; ++i) key_positions.push_back(static_cast<double>(i + 3));
+      for (I i = 0; i < c.nk[s]; ++i) key_positions.push_back(static_cast<double>(key_position(c, c.nk[s], i)));
       tq += c.nq[s];
       tk += c.nk[s];
       cu_q.push_back(tq);
@@ -50,7 +53,8 @@ struct AttentionInputs {
     }
     // Slices of one fused row, as a layer makes them.
     const I width = (c.heads + 2 * c.groups) * c.dim;
-    const View fused_k = d.normal(c.dtype, {tk, width / c.dim, c.dim}), fused_q = d.normal(c.dtype, {tq, width / c.dim, c.dim});
+    const View fused_k = d.normal(c.dtype, {tk, width / c.dim, c.dim}),
+               fused_q = d.normal(c.dtype, {tq, width / c.dim, c.dim});
     q = fused_q.slice(1, 0, c.heads);
     k = fused_k.slice(1, c.heads, c.heads + c.groups);
     v = fused_k.slice(1, c.heads + c.groups, c.heads + 2 * c.groups);
@@ -61,8 +65,9 @@ struct AttentionInputs {
     shape.causal = c.causal;
     shape.scale = 1 / std::sqrt(static_cast<float>(c.dim));
     if (c.dropout > 0)
-      shape.dropout = {static_cast<float>(c.dropout), {11, 22}, d.list(DType::i64, ordinals),
-                       d.list(DType::i32, query_positions), d.list(DType::i32, key_positions), 5};
+      shape.dropout = {static_cast<float>(c.dropout),     {11, 22},
+                       d.list(DType::i64, ordinals),      d.list(DType::i32, query_positions),
+                       d.list(DType::i32, key_positions), 5};
   }
 };
 
@@ -73,7 +78,8 @@ struct AttentionAnswer {
 // Full score matrices in double, forward and the textbook backward.
 inline AttentionAnswer attention_reference(const AttentionCase& c, const AttentionInputs& in) {
   const Doubles q = values(in.q), k = values(in.k), v = values(in.v), dout = values(in.dout);
-  AttentionAnswer a{Doubles(q.size()), Doubles(z(in.tq * c.heads)), Doubles(q.size()), Doubles(k.size()), Doubles(k.size())};
+  AttentionAnswer a{Doubles(q.size()), Doubles(z(in.tq * c.heads)), Doubles(q.size()), Doubles(k.size()),
+                    Doubles(k.size())};
   const double scale = static_cast<double>(in.shape.scale);
   for (std::size_t s = 0; s < c.nq.size(); ++s)
     for (I h = 0; h < c.heads; ++h)
@@ -91,7 +97,8 @@ inline AttentionAnswer attention_reference(const AttentionCase& c, const Attenti
         a.lse[z(row)] = seen ? max + std::log(sum) : max;
         for (I j = 0; j < seen; ++j) {
           p[z(j)] /= sum;
-          const double keep = keep_factor(c, 5000000000 + static_cast<I>(s) * 7, h + 5, i + c.nk[s] - c.nq[s] + 3, j + 3);
+          const double keep = keep_factor(c, 5000000000 + static_cast<I>(s) * 7, h + 5, i + c.nk[s] - c.nq[s] + 3,
+                                          key_position(c, c.nk[s], j));
           for (I x = 0; x < c.dim; ++x) {
             a.out[z(row * c.dim + x)] += p[z(j)] * keep * v[key(j, x)];
             dp[z(j)] += keep * dout[z(row * c.dim + x)] * v[key(j, x)];
@@ -110,8 +117,9 @@ inline AttentionAnswer attention_reference(const AttentionCase& c, const Attenti
 }
 
 inline std::string attention_name(const AttentionCase& c, const char* pass) {
-  return fmt::format("attention {} {} sequences of {}/{} heads {}/{} dim {} {} causal {} dropout {} spare {}", pass,
-                     c.nq.size(), c.nq[0], c.nk[0], c.heads, c.groups, c.dim, dtype_name(c.dtype), c.causal, c.dropout, c.spare);
+  return fmt::format("attention {} {} sequences of {}/{} heads {}/{} dim {} {} causal {} dropout {} spare {} gap {}",
+                     pass, c.nq.size(), c.nq[0], c.nk[0], c.heads, c.groups, c.dim, dtype_name(c.dtype), c.causal,
+                     c.dropout, c.spare, c.gap);
 }
 
 inline OpCase attention_case(const AttentionCase& c, bool backward, bool with_answer = true) {
@@ -122,7 +130,8 @@ inline OpCase attention_case(const AttentionCase& c, bool backward, bool with_an
             const View out = d.zeros(c.dtype, {in.tq, c.heads, c.dim}), lse = d.zeros(DType::f32, {in.tq, c.heads});
             const AttentionAnswer want = with_answer ? attention_reference(c, in) : AttentionAnswer{};
             for (std::size_t s = 0; s < c.nq.size(); ++s)
-              p.cost = p.cost + ops::attention_cost(c.nq[s], c.nk[s], c.heads, c.dim, c.causal, ::mt::bits_of(c.dtype) / 8);
+              p.cost =
+                  p.cost + ops::attention_cost(c.nq[s], c.nk[s], c.heads, c.dim, c.causal, ::mt::bits_of(c.dtype) / 8);
             const double tol = tolerance(c.dtype, 1e-5);
             if (!backward) {
               p.run = [=](Stream& st) { ops::attention_forward(st, {in.q, in.k, in.v, out, lse, in.shape}); };
@@ -132,8 +141,9 @@ inline OpCase attention_case(const AttentionCase& c, bool backward, bool with_an
             p.cost.flop *= 2.5;
             Stream first;
             ops::attention_forward(first, {in.q, in.k, in.v, out, lse, in.shape});
-            const View fused = d.normal(c.dtype, {in.tk, 2 * c.groups, c.dim}), dq = d.normal(c.dtype, {in.tq, c.heads, c.dim}),
-                       dk = fused.slice(1, 0, c.groups), dv = fused.slice(1, c.groups, 2 * c.groups);
+            const View fused = d.normal(c.dtype, {in.tk, 2 * c.groups, c.dim}),
+                       dq = d.normal(c.dtype, {in.tq, c.heads, c.dim}), dk = fused.slice(1, 0, c.groups),
+                       dv = fused.slice(1, c.groups, 2 * c.groups);
             p.run = [=](Stream& st) {
               ops::attention_backward(st, {in.q, in.k, in.v, out, lse, in.dout, dq, dk, dv, in.shape});
             };
@@ -156,6 +166,7 @@ inline std::vector<OpCase> attention_cases() {
     out.push_back(attention_case({{33}, {140}, 3, 1, 20, f32, false}, backward));
     out.push_back(attention_case({{40, 10}, {60, 30}, 2, 2, 16, f32, true, 0, 13}, backward));
     out.push_back(attention_case({{90, 20}, {90, 20}, 2, 2, 32, f32, true, 0.25}, backward));
+    out.push_back(attention_case({{90, 20}, {190, 20}, 2, 2, 16, f32, false, 0.25, 0, 100}, backward));
     out.push_back(attention_case({{30}, {150}, 2, 1, 16, b16, false, 0.1}, backward));
     out.push_back(attention_case({{20}, {20}, 1, 1, 16, DType::f16}, backward));
     out.push_back(attention_case({{300}, {300}, 2, 2, 16, f32}, backward));

@@ -11,7 +11,8 @@ MT_OP_TESTS(BiasDropoutAdd, bias_dropout_add_cases())
 TEST(BiasDropoutAdd, AShardDropsWhatTheWholeDrops) {
   Data d;
   Stream st;
-  const View x = d.normal(DType::f32, {6, 600}), out = d.zeros(DType::f32, {6, 600}), part = d.zeros(DType::f32, {6, 300});
+  const View x = d.normal(DType::f32, {6, 600}), out = d.zeros(DType::f32, {6, 600}),
+             part = d.zeros(DType::f32, {6, 300});
   ops::Dropout drop{0.2f, {1, 2}, d.integers(DType::i64, {6}, 0, 100), d.integers(DType::i32, {6}, 0, 100), 0};
   ops::bias_dropout_add_forward(st, {x, {}, {}, out, drop});
   drop.first_feature = 300;
@@ -25,8 +26,15 @@ TEST(BiasDropoutAdd, DropsTheShareItIsAskedTo) {
   const View x = d.zeros(DType::f32, {100, 1000}), out = d.zeros(DType::f32, {100, 1000});
   ops::fill(st, x, 1);
   for (double p : {0.1, 0.5, 0.9}) {
-    ops::bias_dropout_add_forward(
-        st, {x, {}, {}, out, {static_cast<float>(p), {5, 6}, d.integers(DType::i64, {100}, 0, 9), d.integers(DType::i32, {100}, 0, 1 << 30), 0}});
+    ops::bias_dropout_add_forward(st, {x,
+                                       {},
+                                       {},
+                                       out,
+                                       {static_cast<float>(p),
+                                        {5, 6},
+                                        d.integers(DType::i64, {100}, 0, 9),
+                                        d.integers(DType::i32, {100}, 0, 1 << 30),
+                                        0}});
     double dropped = 0;
     for (double v : values(out)) dropped += v == 0;
     EXPECT_NEAR(dropped / 1e5, p, 0.006);

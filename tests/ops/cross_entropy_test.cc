@@ -14,7 +14,8 @@ TEST(CrossEntropy, ShardsGiveTheWholeLossAndGradient) {
     Data d;
     Stream st;
     const I rows = 6, vocab = 50;
-    const View whole = d.normal(DType::f32, {rows, 60}, 3), targets = d.integers(DType::i32, {rows}, 0, vocab), scale = d.normal(DType::f32, {rows});
+    const View whole = d.normal(DType::f32, {rows, 60}, 3), targets = d.integers(DType::i32, {rows}, 0, vocab),
+               scale = d.normal(DType::f32, {rows});
     const auto row = [&] { return d.zeros(DType::f32, {rows}); };
     struct Rank {
       View logits, max, sum, target, all, loss;
@@ -36,19 +37,23 @@ TEST(CrossEntropy, ShardsGiveTheWholeLossAndGradient) {
     };
     for (Rank& r : ranks) ops::cross_entropy_max(st, {r.logits, r.columns, r.max});
     reduce(&Rank::max, true);
-    for (Rank& r : ranks) ops::cross_entropy_sum(st, {r.logits, r.columns, r.max, targets, r.first, r.sum, r.target, r.all});
+    for (Rank& r : ranks)
+      ops::cross_entropy_sum(st, {r.logits, r.columns, r.max, targets, r.first, r.sum, r.target, r.all});
     reduce(&Rank::sum, false);
     reduce(&Rank::target, false);
     reduce(&Rank::all, false);
     for (Rank& r : ranks)
-      ops::cross_entropy_loss(st, {r.logits, r.columns, r.max, r.sum, r.target, r.all, targets, r.first, r.loss, scale, true, smoothing, vocab});
+      ops::cross_entropy_loss(st, {r.logits, r.columns, r.max, r.sum, r.target, r.all, targets, r.first, r.loss, scale,
+                                   true, smoothing, vocab});
     Rank one{d.copy(whole), row(), row(), row(), row(), row(), vocab, 0};
     ops::cross_entropy_max(st, {one.logits, vocab, one.max});
     ops::cross_entropy_sum(st, {one.logits, vocab, one.max, targets, 0, one.sum, one.target, one.all});
-    ops::cross_entropy_loss(st, {one.logits, vocab, one.max, one.sum, one.target, one.all, targets, 0, one.loss, scale, true, smoothing, vocab});
+    ops::cross_entropy_loss(st, {one.logits, vocab, one.max, one.sum, one.target, one.all, targets, 0, one.loss, scale,
+                                 true, smoothing, vocab});
     for (I t = 0; t < rows; ++t) {
       EXPECT_NEAR(load(one.loss, t), load(ranks[2].loss, t), 1e-5);
-      for (I i = 0; i < 60; ++i) EXPECT_NEAR(load(one.logits, t * 60 + i), load(ranks[z(i / 20)].logits, t * 20 + i % 20), 1e-6);
+      for (I i = 0; i < 60; ++i)
+        EXPECT_NEAR(load(one.logits, t * 60 + i), load(ranks[z(i / 20)].logits, t * 20 + i % 20), 1e-6);
     }
   }
 }

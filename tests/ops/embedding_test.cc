@@ -10,7 +10,8 @@ TEST(Embedding, ShardsAddUpToTheWhole) {
   Data d;
   Stream st;
   const View weight = d.normal(DType::f32, {10, 8}), ids = d.integers(DType::i32, {30}, 0, 10);
-  const View whole = d.zeros(DType::f32, {30, 8}), low = d.zeros(DType::f32, {30, 8}), high = d.zeros(DType::f32, {30, 8});
+  const View whole = d.zeros(DType::f32, {30, 8}), low = d.zeros(DType::f32, {30, 8}),
+             high = d.zeros(DType::f32, {30, 8});
   ops::embedding_forward(st, {ids, weight, whole, 0, {}, {}});
   ops::embedding_forward(st, {ids, weight.rows(0, 6), low, 0, {}, {}});
   ops::embedding_forward(st, {ids, weight.rows(6, 10), high, 6, {}, {}});

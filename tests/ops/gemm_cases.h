@@ -19,8 +19,9 @@ inline View strided(Data& d, DType t, const GemmShape& s, I rows, I columns) {
 }
 
 inline OpCase gemm_case(const GemmShape& s, bool with_answer = true) {
-  const std::string name = fmt::format("gemm batch {} {}x{}x{} {}->{} ta {} tb {} acc {} bias {} pad {}", s.batch, s.m, s.n, s.k,
-                                       dtype_name(s.in), dtype_name(s.out), s.ta, s.tb, s.accumulate, s.bias, s.pad);
+  const std::string name =
+      fmt::format("gemm batch {} {}x{}x{} {}->{} ta {} tb {} acc {} bias {} pad {}", s.batch, s.m, s.n, s.k,
+                  dtype_name(s.in), dtype_name(s.out), s.ta, s.tb, s.accumulate, s.bias, s.pad);
   return {name, [s, with_answer] {
             Prepared p;
             Data& d = *p.data;

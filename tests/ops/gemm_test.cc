@@ -17,8 +17,7 @@ TEST(Gemm, LeavesMemoryBesideAStridedResultAlone) {
   Stream stream;
   ops::gemm(stream, {.a = d.normal(DType::f32, {20, 12}), .b = d.normal(DType::f32, {12, 16}), .c = c, .bias = {}});
   for (I i = 0; i < 20; ++i)
-    for (I j = 0; j < 40; j += j == 7 ? 17 : 1)
-      EXPECT_EQ(load(whole, i * 40 + j), load(before, i * 40 + j));
+    for (I j = 0; j < 40; j += j == 7 ? 17 : 1) EXPECT_EQ(load(whole, i * 40 + j), load(before, i * 40 + j));
 }
 
 TEST(Gemm, CostCountsTwoFlopAMultiplyAdd) {

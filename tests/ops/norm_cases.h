@@ -15,7 +15,8 @@ struct NormShape {
 };
 
 // y of all rows, in double.
-inline Doubles norm_reference(const NormShape& s, double epsilon, const Doubles& x, const Doubles& w, const Doubles& b) {
+inline Doubles norm_reference(const NormShape& s, double epsilon, const Doubles& x, const Doubles& w,
+                              const Doubles& b) {
   Doubles y(x.size());
   for (I t = 0; t < s.rows; ++t) {
     double mean = 0, square = 0;
@@ -24,8 +25,9 @@ inline Doubles norm_reference(const NormShape& s, double epsilon, const Doubles&
     for (I i = 0; i < s.columns; ++i)
       square += std::pow(x[z(t * s.columns + i)] - mean, 2) / static_cast<double>(s.columns);
     for (I i = 0; i < s.columns; ++i)
-      y[z(t * s.columns + i)] = (x[z(t * s.columns + i)] - mean) / std::sqrt(square + epsilon) * (w[z(i)] + s.one_plus) +
-                                (s.layer ? b[z(i)] : 0);
+      y[z(t * s.columns + i)] =
+          (x[z(t * s.columns + i)] - mean) / std::sqrt(square + epsilon) * (w[z(i)] + s.one_plus) +
+          (s.layer ? b[z(i)] : 0);
   }
   return y;
 }
@@ -34,15 +36,21 @@ struct NormInputs {
   View x, w, b, dout, residual;
   Doubles vx, vw, vb, vd, vr;
   NormInputs(Data& d, const NormShape& s)
-      : x(d.normal(s.x, {s.rows, s.columns + s.pad}).slice(1, 0, s.columns)), w(d.normal(s.weight, {s.columns})),
-        b(d.normal(s.weight, {s.columns})), dout(d.normal(s.x, {s.rows, s.columns})),
-        residual(d.normal(s.x, {s.rows, s.columns})), vx(values(x)), vw(values(w)), vb(values(b)), vd(values(dout)),
+      : x(d.normal(s.x, {s.rows, s.columns + s.pad}).slice(1, 0, s.columns)),
+        w(d.normal(s.weight, {s.columns})),
+        b(d.normal(s.weight, {s.columns})),
+        dout(d.normal(s.x, {s.rows, s.columns})),
+        residual(d.normal(s.x, {s.rows, s.columns})),
+        vx(values(x)),
+        vw(values(w)),
+        vb(values(b)),
+        vd(values(dout)),
         vr(values(residual)) {}
 };
 
 inline std::string norm_name(const NormShape& s, const char* pass) {
-  return fmt::format("{} {} {}x{} {} weight {} one_plus {} residual {}", s.layer ? "layer_norm" : "rms_norm", pass, s.rows,
-                     s.columns, dtype_name(s.x), dtype_name(s.weight), s.one_plus, s.residual);
+  return fmt::format("{} {} {}x{} {} weight {} one_plus {} residual {}", s.layer ? "layer_norm" : "rms_norm", pass,
+                     s.rows, s.columns, dtype_name(s.x), dtype_name(s.weight), s.one_plus, s.residual);
 }
 
 inline OpCase norm_forward_case(const NormShape& s) {
@@ -56,11 +64,11 @@ inline OpCase norm_forward_case(const NormShape& s) {
               p.run = [=](Stream& st) {
                 ops::layer_norm_forward(st, {in.x, in.w, in.b, y, mean, rstd, 1e-3f, s.one_plus});
               };
-            else
-              p.run = [=](Stream& st) { ops::rms_norm_forward(st, {in.x, in.w, y, rstd, 1e-3f, s.one_plus}); };
+            else p.run = [=](Stream& st) { ops::rms_norm_forward(st, {in.x, in.w, y, rstd, 1e-3f, s.one_plus}); };
             p.cost = ops::norm_cost(s.rows, s.columns, ::mt::bits_of(s.x) / 8, false);
             p.outputs = {{"y", y, norm_reference(s, static_cast<double>(1e-3f), in.vx, in.vw, in.vb), tolerance(s.x)},
-                         {"rstd", rstd, {}, 0}, {"mean", mean, {}, 0}};
+                         {"rstd", rstd, {}, 0},
+                         {"mean", mean, {}, 0}};
             return p;
           }};
 }
@@ -93,8 +101,12 @@ inline OpCase norm_backward_case(const NormShape& s, bool with_answer = true) {
             if (with_answer) {
               wx = differences([&](const Doubles& v) { return norm_reference(s, eps, v, in.vw, in.vb); }, in.vx, in.vd);
               if (s.residual) wx = plus(wx, in.vr);
-              ww = plus(dw0, differences([&](const Doubles& v) { return norm_reference(s, eps, in.vx, v, in.vb); }, in.vw, in.vd));
-              wb = s.layer ? plus(db0, differences([&](const Doubles& v) { return norm_reference(s, eps, in.vx, in.vw, v); }, in.vb, in.vd)) : db0;
+              ww = plus(dw0, differences([&](const Doubles& v) { return norm_reference(s, eps, in.vx, v, in.vb); },
+                                         in.vw, in.vd));
+              wb = s.layer ? plus(db0,
+                                  differences([&](const Doubles& v) { return norm_reference(s, eps, in.vx, in.vw, v); },
+                                              in.vb, in.vd))
+                           : db0;
             }
             p.outputs = {{"dx", dx, wx, tolerance(s.x, 1e-5)}, {"dweight", dw, ww, 2e-5}, {"dbias", db, wb, 2e-5}};
             return p;

@@ -103,8 +103,8 @@ class Data {
 struct Output {
   std::string name;
   View view;
-  Doubles want;            // empty: only looked at bit by bit
-  double tolerance;        // |got − want| ≤ tolerance·(1 + |want|)
+  Doubles want;      // empty: only looked at bit by bit
+  double tolerance;  // |got − want| ≤ tolerance·(1 + |want|)
 };
 
 // A case ready to run. `run` may be called again (for timing); outputs are checked after the first call.

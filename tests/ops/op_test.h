@@ -53,10 +53,10 @@ inline void expect_thread_free(const OpCase& c) {
 
 }  // namespace mt::test
 
-#define MT_OP_TESTS(Name, list)                                            \
-  TEST(Name, MatchesTheReferenceInDouble) {                                \
-    for (const auto& c : list) ::mt::test::expect_right(c);                \
-  }                                                                        \
-  TEST(Name, GivesTheSameBitsForAnyNumberOfThreadsAndOnADeferredStream) {  \
-    for (const auto& c : list) ::mt::test::expect_thread_free(c);          \
+#define MT_OP_TESTS(Name, list)                                           \
+  TEST(Name, MatchesTheReferenceInDouble) {                               \
+    for (const auto& c : list) ::mt::test::expect_right(c);               \
+  }                                                                       \
+  TEST(Name, GivesTheSameBitsForAnyNumberOfThreadsAndOnADeferredStream) { \
+    for (const auto& c : list) ::mt::test::expect_thread_free(c);         \
   }

@@ -52,7 +52,8 @@ TEST(Rotary, TurningBackRestoresTheInput) {
   ops::RotarySpec s;
   s.rotary_dim = 16;
   const auto host = ops::rotary_table(s, 64);
-  const View table = d.zeros(DType::f32, {64, 16}), x = d.normal(DType::f32, {20, 2, 16}), at = d.integers(DType::i32, {20}, 0, 64);
+  const View table = d.zeros(DType::f32, {64, 16}), x = d.normal(DType::f32, {20, 2, 16}),
+             at = d.integers(DType::i32, {20}, 0, 64);
   std::memcpy(table.data, host.data(), host.size() * 4);
   const Doubles before = values(x);
   ops::rotary(st, {x, at, table, true, false});

@@ -33,7 +33,9 @@ TEST(Scalar, LogarithmIsWithinTwoTenMillionths) {
 
 TEST(Scalar, ErrorFunctionIsWithinTwoTenMillionths) {
   for (double x = -6; x < 6; x += 0.0007)
-    ASSERT_NEAR(static_cast<double>(erf_f32(static_cast<float>(x))), std::erf(static_cast<double>(static_cast<float>(x))), 2e-7) << x;
+    ASSERT_NEAR(static_cast<double>(erf_f32(static_cast<float>(x))),
+                std::erf(static_cast<double>(static_cast<float>(x))), 2e-7)
+        << x;
   EXPECT_EQ(erf_f32(0), 0.0f);
 }
 

@@ -47,24 +47,29 @@ std::vector<std::pair<const char*, Loop>> element_wise() {
                        v.activation[k](&r.a[static_cast<std::size_t>(at)], &r.b[static_cast<std::size_t>(at)], out, n);
                      }});
     loops.push_back({"activation_backward", [k](const Vector& v, const Rows& r, Count at, Count n, float* out) {
-                       v.activation_backward[k](&r.a[static_cast<std::size_t>(at)], nullptr, &r.b[static_cast<std::size_t>(at)], out, n);
+                       v.activation_backward[k](&r.a[static_cast<std::size_t>(at)], nullptr,
+                                                &r.b[static_cast<std::size_t>(at)], out, n);
                      }});
     loops.push_back({"gated", [k](const Vector& v, const Rows& r, Count at, Count n, float* out) {
-                       v.gated[k](&r.a[static_cast<std::size_t>(at)], &r.b[static_cast<std::size_t>(at)], nullptr, nullptr, out, n);
+                       v.gated[k](&r.a[static_cast<std::size_t>(at)], &r.b[static_cast<std::size_t>(at)], nullptr,
+                                  nullptr, out, n);
                      }});
   }
   loops.push_back({"softmax_gradient", [](const Vector& v, const Rows& r, Count at, Count n, float* out) {
                      v.softmax_gradient(&r.a[static_cast<std::size_t>(at)], 3.0f, 0.1f, 0.01f, out, n);
                    }});
   loops.push_back({"bias_dropout_add", [](const Vector& v, const Rows& r, Count at, Count n, float* out) {
-                     v.bias_dropout_add(&r.a[static_cast<std::size_t>(at)], &r.b[static_cast<std::size_t>(at)], &r.c[static_cast<std::size_t>(at)],
-                                        {{1, 2}, 3, 4, 5, at + 1, 1u << 22, 1.3f}, out, n);
+                     v.bias_dropout_add(&r.a[static_cast<std::size_t>(at)], &r.b[static_cast<std::size_t>(at)],
+                                        &r.c[static_cast<std::size_t>(at)], {{1, 2}, 3, 4, 5, at + 1, 1u << 22, 1.3f},
+                                        out, n);
                    }});
   loops.push_back({"adamw", [](const Vector& v, const Rows& r, Count at, Count n, float* out) {
-                     std::vector<float> m(r.b.begin() + at, r.b.begin() + at + n), s(r.c.begin() + at, r.c.begin() + at + n);
+                     std::vector<float> m(r.b.begin() + at, r.b.begin() + at + n),
+                         s(r.c.begin() + at, r.c.begin() + at + n);
                      for (float& x : s) x = x < 0 ? -x : x;
                      std::memcpy(out, &r.a[static_cast<std::size_t>(at)], static_cast<std::size_t>(n) * 4);
-                     v.adamw(out, m.data(), s.data(), &r.d[static_cast<std::size_t>(at)], {0.1f, 0.5f, 0.2f, 0.3f, 0.9f, 0.99f, 1e-8f, 0.1f}, n);
+                     v.adamw(out, m.data(), s.data(), &r.d[static_cast<std::size_t>(at)],
+                             {0.1f, 0.5f, 0.2f, 0.3f, 0.9f, 0.99f, 1e-8f, 0.1f}, n);
                    }});
   return loops;
 }

@@ -1,4 +1,3 @@
-#include "ops/cpu/column_sums.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/rows.h"
 
@@ -7,13 +6,6 @@ namespace mt::ops::cpu {
 namespace {
 
 std::size_t slot(Activation a) { return static_cast<std::size_t>(a); }
-
-// dbias += column sums of dx, read back as written: what the weight gradient sees too.
-void add_columns(const Stream& stream, const View& x, const View& out) {
-  column_sums(stream, x.dim(0), x.dim(1), [&](Count t, Count lo, Count hi, float* line, float* sum) {
-    vector().add(sum, read(x.dtype, element(x, t * x.strides[0] + lo), hi - lo, line), sum, hi - lo);
-  }, static_cast<float*>(out.data));
-}
 
 const float* second_half(const float* bias, Count n) { return bias == nullptr ? nullptr : bias + n; }
 
@@ -27,10 +19,8 @@ void activation_forward(const Stream& stream, const ActivationForwardArgs& g) {
     for (Count t = lo; t < hi; ++t) {
       const float* x = read_row(g.x, t, s.at(width));
       write_row(g.out, t, s.at(2 * width), [&](float* out) {
-        if (g.gated)
-          vector().gated[slot(g.kind)](x, x + n, bias, second_half(bias, n), out, n);
-        else
-          vector().activation[slot(g.kind)](x, bias, out, n);
+        if (g.gated) vector().gated[slot(g.kind)](x, x + n, bias, second_half(bias, n), out, n);
+        else vector().activation[slot(g.kind)](x, bias, out, n);
       });
     }
   });
@@ -44,16 +34,13 @@ void activation_backward(const Stream& stream, const ActivationBackwardArgs& g) 
     for (Count t = lo; t < hi; ++t) {
       const float *x = read_row(g.x, t, s.at(width)), *dout = read_row(g.dout, t, s.at(3 * width));
       write_row(g.dx, t, s.at(2 * width), [&](float* dx) {
-        if (g.gated)
-          vector().gated_backward[slot(g.kind)](x, x + n, bias, second_half(bias, n), dout, dx, dx + n, n);
-        else
-          vector().activation_backward[slot(g.kind)](x, bias, dout, dx, n);
+        if (g.gated) vector().gated_backward[slot(g.kind)](x, x + n, bias, second_half(bias, n), dout, dx, dx + n, n);
+        else vector().activation_backward[slot(g.kind)](x, bias, dout, dx, n);
       });
     }
   });
-  if (g.dbias) add_columns(stream, g.dx, g.dbias);
+  // Of dx as rounded: what the weight gradient sees too.
+  if (g.dbias) column_sum(stream, {g.dx, g.dbias});
 }
-
-void column_sum(const Stream& stream, const ColumnSumArgs& g) { add_columns(stream, g.x, g.out); }
 
 }  // namespace mt::ops::cpu

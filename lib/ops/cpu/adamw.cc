@@ -11,8 +11,14 @@ constexpr Count kThreadBlock = 131072;  // elements a thread takes
 void adamw(const Stream& stream, const AdamwArgs& g) {
   const AdamwScalars now = *g.scalars;
   if (now.skip != 0) return;
-  const AdamwStep step{now.lr * g.lr_multiplier, now.grad_scale, now.bias_correction_1, now.bias_correction_2,
-                       g.beta1, g.beta2, g.epsilon, g.weight_decay};
+  const AdamwStep step{now.lr * g.lr_multiplier,
+                       now.grad_scale,
+                       now.bias_correction_1,
+                       now.bias_correction_2,
+                       g.beta1,
+                       g.beta2,
+                       g.epsilon,
+                       g.weight_decay};
   float *master = g.master.as<float>(), *m = g.exp_avg.as<float>(), *v = g.exp_avg_sq.as<float>();
   parallel_ranges(stream, g.master.size(), kThreadBlock, [&](Count lo, Count hi) {
     const Scratch s(kBlock);

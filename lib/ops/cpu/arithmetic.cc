@@ -1,3 +1,4 @@
+#include "ops/cpu/column_sums.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/rows.h"
 
@@ -5,7 +6,7 @@ namespace mt::ops::cpu {
 
 namespace {
 
-constexpr Count kBlock = 4096;        // elements converted at a time
+constexpr Count kBlock = 4096;         // elements converted at a time
 constexpr Count kThreadBlock = 65536;  // elements a thread takes
 
 template <class F>
@@ -18,8 +19,9 @@ void each_block(const Stream& stream, Count n, const F& f) {
 
 template <class T>
 void fill_with(const Stream& stream, const View& out, T value) {
-  parallel_ranges(stream, out.size(), kThreadBlock,
-                  [&](Count lo, Count hi) { std::fill(static_cast<T*>(out.data) + lo, static_cast<T*>(out.data) + hi, value); });
+  parallel_ranges(stream, out.size(), kThreadBlock, [&](Count lo, Count hi) {
+    std::fill(static_cast<T*>(out.data) + lo, static_cast<T*>(out.data) + hi, value);
+  });
 }
 
 // Copy or convert one run of n elements with strides (in elements).
@@ -103,6 +105,15 @@ void cast(const Stream& stream, const CastArgs& g) {
       cast_run(x, x_at, x.stride(-1), out, out_at, out.stride(-1), last);
     }
   });
+}
+
+void column_sum(const Stream& stream, const ColumnSumArgs& g) {
+  column_sums(
+      stream, g.x.dim(0), g.x.dim(1),
+      [&](Count t, Count lo, Count hi, float* line, float* sum) {
+        vector().add(sum, read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line), sum, hi - lo);
+      },
+      static_cast<float*>(g.out.data));
 }
 
 }  // namespace mt::ops::cpu

@@ -22,7 +22,8 @@ struct State {
   float *q, *dout, *dq, *lse, *delta, *keys, *keys_t, *values_t, *dk, *dv, *p, *ds;
 
   State(Count heads, Count queries, Count width)
-      : dp(width), rows(heads * queries),
+      : dp(width),
+        rows(heads * queries),
         memory(3 * rows * dp + 2 * padded(rows) + 5 * kKeys * dp + 2 * kQueries * kKeys) {
     q = memory.at(0);
     dout = q + rows * dp;
@@ -60,10 +61,10 @@ void one_block(const AttentionBackwardArgs& g, const Task& task, State& st, cons
     vector().exp_row(p, lse, lanes);
     if (drops) {
       // out = Σ mask·p·v: the mask multiplies dP on the way back, and the P that dv sees.
-      const DropoutRow row = attention_row(g.shape.dropout, b.head, task.s.q + b.query + i, task.s.k + b.key);
-      vector().dropout(ds, row, seen);
+      const Count query = task.s.q + b.query + i, key = task.s.k + b.key;
+      drop_row(g.shape.dropout, b.head, query, key, ds, seen);
       vector().softmax_backward(p, ds, st.delta[b.row + i], 1.0f, ds, seen);
-      vector().dropout(p, row, seen);
+      drop_row(g.shape.dropout, b.head, query, key, p, seen);
     } else {
       vector().softmax_backward(p, ds, st.delta[b.row + i], 1.0f, ds, lanes);
     }
@@ -84,7 +85,8 @@ void load_rows(const AttentionBackwardArgs& g, const Task& task, State& st, Coun
     pack(g.dout, head, task.s.q, task.s.nq, 1, st.dout + row * st.dp, st.dp);
     for (Count i = 0; i < task.s.nq; ++i) {
       const Count t = task.s.q + i;
-      const float* out = read(g.out.dtype, element(g.out, t * g.out.strides[0] + head * g.out.strides[1]), g.out.dim(2), s.at(0));
+      const float* out =
+          read(g.out.dtype, element(g.out, t * g.out.strides[0] + head * g.out.strides[1]), g.out.dim(2), s.at(0));
       st.lse[row + i] = static_cast<const float*>(g.lse.data)[t * g.q.dim(1) + head];
       st.delta[row + i] = vector().dot(st.dout + (row + i) * st.dp, out, g.out.dim(2));
     }
@@ -114,8 +116,7 @@ void run(const AttentionBackwardArgs& g, const Task& task) {
   }
   // q was scaled on the way in, so dk is done; dq still wants the factor.
   if (g.shape.scale != 1) vector().scale(st.dq, g.shape.scale, st.dq, st.rows * st.dp);
-  for (Count h = 0; h < heads; ++h)
-    unpack(st.dq + h * nq * st.dp, st.dp, nq, g.dq, task.group * heads + h, task.s.q);
+  for (Count h = 0; h < heads; ++h) unpack(st.dq + h * nq * st.dp, st.dp, nq, g.dq, task.group * heads + h, task.s.q);
 }
 
 // Keys beyond those in use get no gradient: zeros.

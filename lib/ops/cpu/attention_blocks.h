@@ -21,9 +21,7 @@ inline Count padded(Count n) { return (n + 15) / 16 * 16; }
 struct Sequence {
   Count q, nq, k, nk;  // first query token, queries, first key token, keys in use
   // Keys [0, visible(i)) are seen by query i.
-  Count visible(Count i, bool causal) const {
-    return causal ? std::clamp<Count>(i + 1 + nk - nq, 0, nk) : nk;
-  }
+  Count visible(Count i, bool causal) const { return causal ? std::clamp<Count>(i + 1 + nk - nq, 0, nk) : nk; }
 };
 
 inline Sequence sequence(const AttentionShape& s, Count i) {
@@ -39,7 +37,8 @@ inline void pack(const View& x, Count head, Count first, Count rows, float facto
   for (Count i = 0; i < rows; ++i) {
     float* row = out + i * out_row;
     // Rows of a fused qkv are far apart: the processor does not see the next one coming.
-    const auto* next = static_cast<const char*>(element(x, (first + std::min(i + ahead, rows - 1)) * x.strides[0] + head * x.strides[1]));
+    const auto* next = static_cast<const char*>(
+        element(x, (first + std::min(i + ahead, rows - 1)) * x.strides[0] + head * x.strides[1]));
     for (Count byte = 0; byte < bytes_of(x.dtype, d); byte += 64) __builtin_prefetch(next + byte);
     to_f32(x.dtype, element(x, (first + i) * x.strides[0] + head * x.strides[1]), row, d);
     if (factor != 1) vector().scale(row, factor, row, d);
@@ -59,19 +58,26 @@ inline void unpack(const float* in, Count in_row, Count rows, const View& x, Cou
     from_f32(x.dtype, in + i * in_row, element(x, (first + i) * x.strides[0] + head * x.strides[1]), x.dim(2));
 }
 
-// The dropout counter of one query row for keys from token `key` on; see ops/dropout.h. Key positions of a sequence
-// ascend by one.
-inline DropoutRow attention_row(const AttentionDropout& d, Count head, Count query, Count key) {
+// Drop probabilities (or their gradients) x[0, n) of one query row, keys from token `key` on; see ops/dropout.h. Goes
+// by runs of neighbouring positions: there is one, or two where a context-parallel rank's chunks meet.
+inline void drop_row(const AttentionDropout& d, Count head, Count query, Count key, float* x, Count n) {
   const auto ordinal = static_cast<std::uint64_t>(static_cast<const std::int64_t*>(d.ordinals.data)[query]);
   const auto at = static_cast<const std::int32_t*>(d.query_positions.data)[query];
   const auto global_head = static_cast<std::uint32_t>(d.first_head + head);
-  return {d.key,
-          static_cast<std::uint32_t>(at),
-          static_cast<std::uint32_t>(ordinal),
-          global_head << 16 | static_cast<std::uint32_t>((ordinal >> 32) & 0xffffu),
-          static_cast<const std::int32_t*>(d.key_positions.data)[key],
-          dropout_threshold(d.p),
-          1.0f / (1.0f - d.p)};
+  const auto* positions = static_cast<const std::int32_t*>(d.key_positions.data) + key;
+  DropoutRow row{d.key,
+                 static_cast<std::uint32_t>(at),
+                 static_cast<std::uint32_t>(ordinal),
+                 global_head << 16 | static_cast<std::uint32_t>((ordinal >> 32) & 0xffffu),
+                 0,
+                 dropout_threshold(d.p),
+                 1.0f / (1.0f - d.p)};
+  for (Count lo = 0, hi = n; lo < n; lo = hi, hi = n) {
+    // Positions ascend, so equal distances at the ends mean no gap between.
+    while (positions[hi - 1] - positions[lo] != hi - 1 - lo) --hi;
+    row.first = positions[lo];
+    vector().dropout(x + lo, row, hi - lo);
+  }
 }
 
 }  // namespace mt::ops::cpu

@@ -16,7 +16,7 @@ constexpr float kLow = -std::numeric_limits<float>::infinity();
 
 struct Task {
   Sequence s;
-  Count index;  // of the sequence
+  Count index;                  // of the sequence
   Count group, first, queries;  // key/value head, first query in the sequence, how many
 };
 
@@ -27,8 +27,7 @@ struct State {
   float *q, *out, *max, *sum, *keys, *keys_t, *values, *scores;
 
   State(Count heads, Count queries, Count width)
-      : dp(width), rows(heads * queries),
-        memory(2 * rows * dp + 2 * padded(rows) + kKeys * dp * 3 + kQueries * kKeys) {
+      : dp(width), rows(heads * queries), memory(2 * rows * dp + 2 * padded(rows) + kKeys * dp * 3 + kQueries * kKeys) {
     q = memory.at(0);
     out = q + rows * dp;
     max = out + rows * dp;
@@ -52,8 +51,7 @@ void soften(const AttentionForwardArgs& g, const Task& task, State& st, const Bl
   const Count width = padded(b.keys);
   for (Count i = 0; i < b.queries; ++i) {
     float* p = st.scores + i * kKeys;
-    const Count seen =
-        std::clamp<Count>(task.s.visible(b.query + i, g.shape.causal) - b.key, 0, b.keys);
+    const Count seen = std::clamp<Count>(task.s.visible(b.query + i, g.shape.causal) - b.key, 0, b.keys);
     // Whole lanes: what is masked becomes −infinity, whose exponential is an exact zero.
     const Count lanes = padded(seen);
     std::fill(p + seen, p + lanes, kLow);
@@ -72,16 +70,17 @@ void soften(const AttentionForwardArgs& g, const Task& task, State& st, const Bl
       vector().scale(st.out + (b.row + i) * st.dp, shrink, st.out + (b.row + i) * st.dp, st.dp);
     }
     sum += total;
-    if (g.shape.dropout.p > 0)
-      vector().dropout(p, attention_row(g.shape.dropout, b.head, task.s.q + b.query + i, task.s.k + b.key), seen);
+    if (g.shape.dropout.p > 0) drop_row(g.shape.dropout, b.head, task.s.q + b.query + i, task.s.k + b.key, p, seen);
   }
 }
 
 void one_block(const AttentionForwardArgs& g, const Task& task, State& st, const Block& b) {
   const Count width = padded(b.keys);
-  vector().block_product({b.queries, width, st.dp, st.q + b.row * st.dp, st.dp, 1, st.keys_t, kKeys, st.scores, kKeys, false});
+  vector().block_product(
+      {b.queries, width, st.dp, st.q + b.row * st.dp, st.dp, 1, st.keys_t, kKeys, st.scores, kKeys, false});
   soften(g, task, st, b);
-  vector().block_product({b.queries, st.dp, b.keys, st.scores, kKeys, 1, st.values, st.dp, st.out + b.row * st.dp, st.dp, true});
+  vector().block_product(
+      {b.queries, st.dp, b.keys, st.scores, kKeys, 1, st.values, st.dp, st.out + b.row * st.dp, st.dp, true});
 }
 
 void finish(const AttentionForwardArgs& g, const Task& task, State& st, Count head, Count row) {
@@ -99,7 +98,8 @@ void run(const AttentionForwardArgs& g, const Task& task) {
   const Count heads = g.q.dim(1) / g.k.dim(1), first_head = task.group * heads;
   State st(heads, task.queries, padded(g.q.dim(2)));
   for (Count h = 0; h < heads; ++h)
-    pack(g.q, first_head + h, task.s.q + task.first, task.queries, g.shape.scale, st.q + h * task.queries * st.dp, st.dp);
+    pack(g.q, first_head + h, task.s.q + task.first, task.queries, g.shape.scale, st.q + h * task.queries * st.dp,
+         st.dp);
   const Count seen = task.s.visible(task.first + task.queries - 1, g.shape.causal);
   for (Count key = 0; key < seen; key += kKeys) {
     const Count keys = std::min(kKeys, seen - key);
@@ -128,7 +128,8 @@ void attention_forward(const Stream& stream, const AttentionForwardArgs& g) {
     for (Count first = (s.nq - 1) / kTaskQueries * kTaskQueries; first >= 0 && s.nq > 0; first -= kTaskQueries)
       for (Count h = 0; h < groups; ++h) tasks.push_back({s, i, h, first, std::min(kTaskQueries, s.nq - first)});
   }
-  parallel_blocks(stream, static_cast<Count>(tasks.size()), [&](Count i) { run(g, tasks[static_cast<std::size_t>(i)]); });
+  parallel_blocks(stream, static_cast<Count>(tasks.size()),
+                  [&](Count i) { run(g, tasks[static_cast<std::size_t>(i)]); });
 }
 
 void attention_merge(const Stream& stream, const AttentionMergeArgs& g) {

@@ -1,4 +1,3 @@
-#include "ops/cpu/column_sums.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/rows.h"
 #include "ops/scalar.h"
@@ -30,10 +29,8 @@ void bias_dropout_add_forward(const Stream& stream, const BiasDropoutAddForwardA
       const float* x = read_row(g.x, t, s.at(n));
       const float* residual = g.residual ? read_row(g.residual, t, s.at(2 * n)) : nullptr;
       write_row(g.out, t, s.at(3 * n), [&](float* out) {
-        if (g.dropout.p > 0)
-          vector().bias_dropout_add(x, bias, residual, row_of_token(g.dropout, t), out, n);
-        else
-          vector().bias_add(x, bias, residual, out, n);
+        if (g.dropout.p > 0) vector().bias_dropout_add(x, bias, residual, row_of_token(g.dropout, t), out, n);
+        else vector().bias_add(x, bias, residual, out, n);
       });
     }
   });
@@ -48,10 +45,8 @@ void bias_dropout_add_backward(const Stream& stream, const BiasDropoutAddBackwar
       for (Count t = lo; t < hi; ++t) {
         const float* dout = read_row(g.dout, t, s.at(0));
         write_row(g.dx, t, s.at(n), [&](float* dx) {
-          if (g.dropout.p > 0)
-            vector().bias_dropout_add(dout, nullptr, nullptr, row_of_token(g.dropout, t), dx, n);
-          else
-            vector().bias_add(dout, nullptr, nullptr, dx, n);
+          if (g.dropout.p > 0) vector().bias_dropout_add(dout, nullptr, nullptr, row_of_token(g.dropout, t), dx, n);
+          else vector().bias_add(dout, nullptr, nullptr, dx, n);
         });
       }
     });

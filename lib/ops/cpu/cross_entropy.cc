@@ -49,14 +49,14 @@ void write_gradient(const CrossEntropyLossArgs& g, Count t, const Scratch& s) {
   const float max = f32_of(g.row_max)[t], factor = scale / f32_of(g.sum_exp)[t];
   const Count target = target_column(g.targets, t, g.first_id, g.columns);
   float at_target = 0;
-  if (target >= 0)
-    at_target = (exp_f32(logit_at(g.logits, t, target) - max) * factor - each) - (1 - smooth) * scale;
+  if (target >= 0) at_target = (exp_f32(logit_at(g.logits, t, target) - max) * factor - each) - (1 - smooth) * scale;
   each_columns(g.logits, t, g.columns, s.at(0), [&](Count lo, Count n, const float* x) {
     void* out = element(g.logits, t * g.logits.strides[0] + lo);
     write(g.logits.dtype, out, n, s.at(kLossColumns),
           [&](float* d) { vector().softmax_gradient(x, max, factor, each, d, n); });
   });
-  if (target >= 0) from_f32(g.logits.dtype, &at_target, static_cast<std::byte*>(whole) + static_cast<std::size_t>(target) * bytes, 1);
+  if (target >= 0)
+    from_f32(g.logits.dtype, &at_target, static_cast<std::byte*>(whole) + static_cast<std::size_t>(target) * bytes, 1);
   std::memset(static_cast<std::byte*>(whole) + static_cast<std::size_t>(g.columns) * bytes, 0,
               static_cast<std::size_t>(held - g.columns) * bytes);
 }

@@ -1,5 +1,5 @@
-// Tiles over (m, n); each tile is one product on the calling thread. See DESIGN notes in ops/gemm.h: the cut depends on
-// the shape alone, because a library that cuts by the number of threads changes the order of its sums with it.
+// Tiles over (m, n); each tile is one product on the calling thread. The cut depends on the shape alone: a library that
+// cuts by the number of threads changes the order of its sums with it.
 #include <algorithm>
 #include <array>
 
@@ -31,12 +31,9 @@ Cut cut(Count batch, Count m, Count n) {
   Count tm = 1024, tn = 384;
   const auto count = [&] { return batch * tiles_of(m, tm) * tiles_of(n, tn); };
   while (count() < kWantedTiles && (tm > 128 || tn > 128)) {
-    if (std::min(tm, m) > std::min(tn, n) && tm > 128)
-      tm /= 2;
-    else if (tn > 128)
-      tn = tn == 384 ? 192 : 128;
-    else
-      tm /= 2;
+    if (std::min(tm, m) > std::min(tn, n) && tm > 128) tm /= 2;
+    else if (tn > 128) tn = tn == 384 ? 192 : 128;
+    else tm /= 2;
   }
   return {balanced(m, tm), balanced(n, tn)};
 }
@@ -87,10 +84,8 @@ bool native(DType dtype) {
 }
 
 void product(const Product& p, bool is_native) {
-  if (is_native)
-    onednn_product(p);
-  else
-    widened_product(p);
+  if (is_native) onednn_product(p);
+  else widened_product(p);
 }
 
 // k is 0: the sum is empty.
@@ -163,10 +158,8 @@ void gemm(const Stream& stream, const GemmArgs& g) {
     if (p.bias.data) p.bias = whole.bias.from(0, column);
     p.m = std::min(t.m, whole.m - row);
     p.n = std::min(t.n, whole.n - column);
-    if (p.k == 0)
-      empty_sum(p);
-    else
-      product(p, is_native);
+    if (p.k == 0) empty_sum(p);
+    else product(p, is_native);
   });
 }
 

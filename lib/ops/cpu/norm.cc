@@ -32,11 +32,14 @@ void rms_norm_backward(const Stream& stream, const RmsNormBackwardArgs& g) {
   const Count rows = g.x.dim(0), n = g.x.dim(1);
   if (g.dweight) {
     // Before dx: dx may be dout.
-    column_sums(stream, rows, n, [&](Count t, Count lo, Count hi, float* line, float* sum) {
-      const float* dout = read(g.dout.dtype, element(g.dout, t * g.dout.strides[0] + lo), hi - lo, line);
-      const float* x = read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line + kColumnBlock);
-      vector().rms_columns(dout, x, *place(g.rstd, t), sum, hi - lo);
-    }, place(g.dweight, 0));
+    column_sums(
+        stream, rows, n,
+        [&](Count t, Count lo, Count hi, float* line, float* sum) {
+          const float* dout = read(g.dout.dtype, element(g.dout, t * g.dout.strides[0] + lo), hi - lo, line);
+          const float* x = read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line + kColumnBlock);
+          vector().rms_columns(dout, x, *place(g.rstd, t), sum, hi - lo);
+        },
+        place(g.dweight, 0));
   }
   if (!g.dx) return;
   parallel_ranges(stream, rows, rows_per_block(n), [&](Count lo, Count hi) {
@@ -72,12 +75,15 @@ void layer_norm_forward(const Stream& stream, const LayerNormForwardArgs& g) {
 void layer_norm_backward(const Stream& stream, const LayerNormBackwardArgs& g) {
   const Count rows = g.x.dim(0), n = g.x.dim(1);
   if (g.dweight) {
-    column_sums<2>(stream, rows, n, [&](Count t, Count lo, Count hi, float* line, float* sum) {
-      const float* dout = read(g.dout.dtype, element(g.dout, t * g.dout.strides[0] + lo), hi - lo, line);
-      const float* x = read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line + kColumnBlock);
-      const float mean_rstd[2] = {*place(g.mean, t), *place(g.rstd, t)};
-      vector().layer_columns(dout, x, mean_rstd, sum, sum + kColumnBlock, hi - lo);
-    }, place(g.dweight, 0), place(g.dbias, 0));
+    column_sums<2>(
+        stream, rows, n,
+        [&](Count t, Count lo, Count hi, float* line, float* sum) {
+          const float* dout = read(g.dout.dtype, element(g.dout, t * g.dout.strides[0] + lo), hi - lo, line);
+          const float* x = read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line + kColumnBlock);
+          const float mean_rstd[2] = {*place(g.mean, t), *place(g.rstd, t)};
+          vector().layer_columns(dout, x, mean_rstd, sum, sum + kColumnBlock, hi - lo);
+        },
+        place(g.dweight, 0), place(g.dbias, 0));
   }
   if (!g.dx) return;
   parallel_ranges(stream, rows, rows_per_block(n), [&](Count lo, Count hi) {

@@ -61,7 +61,7 @@ dnnl::matmul make(const dnnl::engine& engine, const Product& p) {
 }  // namespace
 
 void onednn_product(const Product& p) {
-  const OneThread one;
+  [[maybe_unused]] const OneThread one;
   static thread_local Engine own;
   const int key = (p.a.dtype == DType::bf16) | (p.c.dtype == DType::bf16) << 1 | p.a.transposed << 2 |
                   p.b.transposed << 3 | p.accumulate << 4 | (p.bias.data != nullptr) << 5 |
@@ -81,7 +81,8 @@ void onednn_product(const Product& p) {
 bool onednn_has_bf16() {
   static const bool has = [] {
     const auto isa = dnnl::get_effective_cpu_isa();
-    return isa == dnnl::cpu_isa::avx512_core_bf16 || static_cast<int>(isa) > static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+    return isa == dnnl::cpu_isa::avx512_core_bf16 ||
+           static_cast<int>(isa) > static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
   }();
   return has;
 }

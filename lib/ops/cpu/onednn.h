@@ -1,8 +1,8 @@
 #pragma once
 // One matrix product on the calling thread, by oneDNN.
 //
-// oneDNN here is an OpenMP build: it uses as many threads as the caller's OpenMP setting says, so each call sets that to
-// 1 for this thread and puts it back. Primitives have run-time dimensions, one per (dtypes, transposes, accumulate,
+// oneDNN here is an OpenMP build: it uses as many threads as the caller's OpenMP setting says, so each call sets that
+// to 1 for this thread and puts it back. Primitives have run-time dimensions, one per (dtypes, transposes, accumulate,
 // bias), made once a thread: a primitive may not run on two threads at once.
 // Code: ops/cpu/onednn.cc. Tests: tests/ops/gemm_test.cc.
 

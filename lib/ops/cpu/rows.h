@@ -23,12 +23,12 @@ using mt::cpu::parallel_ranges;
 class Scratch {
  public:
   explicit Scratch(Count floats)
-      : data_(static_cast<float*>(::operator new(static_cast<std::size_t>(floats) * 4 + 64, std::align_val_t{64}))) {}
+      : data_(static_cast<float*>(::operator new (static_cast<std::size_t>(floats) * 4 + 64, std::align_val_t{64}))) {}
   float* at(Count offset) const { return data_.get() + offset; }
 
  private:
   struct Free {
-    void operator()(float* p) const { ::operator delete(p, std::align_val_t{64}); }
+    void operator()(float* p) const { ::operator delete (p, std::align_val_t{64}); }
   };
   std::unique_ptr<float, Free> data_;
 };

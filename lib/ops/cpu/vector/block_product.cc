@@ -67,8 +67,8 @@ void column(const BlockProduct& p, Count j0) {
     case 1: tile<1, N>(p, i, j0); break;
     case 2: tile<2, N>(p, i, j0); break;
     case 3: tile<3, N>(p, i, j0); break;
-    case 4: tile<kRows < 5 ? 1 : 4, N>(p, i, j0); break;
-    case 5: tile<kRows < 6 ? 1 : 5, N>(p, i, j0); break;
+    case 4: tile < kRows<5 ? 1 : 4, N>(p, i, j0); break;
+    case 5: tile < kRows<6 ? 1 : 5, N>(p, i, j0); break;
     default: break;
   }
 }

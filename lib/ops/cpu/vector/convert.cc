@@ -79,7 +79,8 @@ void transpose(const float* x, Count x_row, Count rows, Count columns, float* ou
 }
 
 float dot(const float* a, const float* b, Count n) {
-  return sum_over(n, [=](auto at) __attribute__((always_inline)) { return at(a) * at(b); });
+  return sum_over(
+      n, [=](auto at) __attribute__((always_inline)) { return at(a) * at(b); });
 }
 
 }  // namespace mt::ops::cpu::MT_ISA

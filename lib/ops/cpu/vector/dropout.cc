@@ -78,7 +78,8 @@ MT_LANES void masked(const float* x, const float* bias, const float* residual, c
   }
 }
 
-MT_LANES void masked_row(const float* x, const float* bias, const float* residual, const DropoutRow& row, float* out, Count n) {
+MT_LANES void masked_row(const float* x, const float* bias, const float* residual, const DropoutRow& row, float* out,
+                         Count n) {
   alignas(64) std::uint32_t words[4 * kQuads];
   const std::uint32_t threshold = row.threshold;
   const float keep_scale = row.keep_scale;
@@ -92,8 +93,7 @@ MT_LANES void masked_row(const float* x, const float* bias, const float* residua
       masked<true, false>(x + at, bias + at, nullptr, words + skip, threshold, keep_scale, out + at, count);
     else if (residual != nullptr)
       masked<false, true>(x + at, nullptr, residual + at, words + skip, threshold, keep_scale, out + at, count);
-    else
-      masked<false, false>(x + at, nullptr, nullptr, words + skip, threshold, keep_scale, out + at, count);
+    else masked<false, false>(x + at, nullptr, nullptr, words + skip, threshold, keep_scale, out + at, count);
     at += count;
   }
 }
@@ -103,12 +103,9 @@ MT_LANES void masked_row(const float* x, const float* bias, const float* residua
 void bias_add(const float* x, const float* bias, const float* residual, float* out, Count n) {
   if (bias != nullptr && residual != nullptr)
     MT_EACH for (Count i = 0; i < n; ++i) out[i] = residual[i] + (x[i] + bias[i]);
-  else if (bias != nullptr)
-    MT_EACH for (Count i = 0; i < n; ++i) out[i] = x[i] + bias[i];
-  else if (residual != nullptr)
-    MT_EACH for (Count i = 0; i < n; ++i) out[i] = residual[i] + x[i];
-  else
-    MT_EACH for (Count i = 0; i < n; ++i) out[i] = x[i];
+  else if (bias != nullptr) MT_EACH for (Count i = 0; i < n; ++i) out[i] = x[i] + bias[i];
+  else if (residual != nullptr) MT_EACH for (Count i = 0; i < n; ++i) out[i] = residual[i] + x[i];
+  else MT_EACH for (Count i = 0; i < n; ++i) out[i] = x[i];
 }
 
 void bias_dropout_add(const float* x, const float* bias, const float* residual, const DropoutRow& row, float* out,

@@ -35,8 +35,8 @@ void activation_backward(const float* x, const float* bias, const float* dout, f
 template <class Act>
 void gated(const float* gate, const float* up, const float* gate_bias, const float* up_bias, float* out, Count n);
 template <class Act>
-void gated_backward(const float* gate, const float* up, const float* gate_bias, const float* up_bias,
-                    const float* dout, float* dgate, float* dup, Count n);
+void gated_backward(const float* gate, const float* up, const float* gate_bias, const float* up_bias, const float* dout,
+                    float* dgate, float* dup, Count n);
 
 // dropout.cc
 void bias_add(const float* x, const float* bias, const float* residual, float* out, Count n);

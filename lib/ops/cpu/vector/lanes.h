@@ -1,5 +1,6 @@
 #pragma once
-// Sixteen f32 lanes as a vector type of the compiler, whatever the width of the machine. For this folder's sources only.
+// Sixteen f32 lanes as a vector type of the compiler, whatever the width of the machine. For this folder's sources
+// only.
 
 #include <cstdint>
 #include <cstring>
@@ -54,10 +55,11 @@ template <class F>
 MT_LANES float sum_over(Count n, const F& f) {
   Lanes acc = all(0.0f);
   Count i = 0;
-  for (; i + kLanes <= n; i += kLanes) acc += f([i](const float* p) __attribute__((always_inline)) { return load(p + i); });
+  for (; i + kLanes <= n; i += kLanes)
+    acc += f([i](const float* p) __attribute__((always_inline)) { return load(p + i); });
   if (i < n) {
     const Count rest = n - i;
-    acc += f([i, rest](const float* p) __attribute__((always_inline)) { return load_part(p + i, rest); });
+    acc += f([ i, rest ](const float* p) __attribute__((always_inline)) { return load_part(p + i, rest); });
   }
   return total(acc);
 }

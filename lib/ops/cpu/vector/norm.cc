@@ -4,9 +4,7 @@ namespace mt::ops::cpu::MT_ISA {
 
 namespace {
 
-MT_LANES float inverse_root(float mean_square, float epsilon) {
-  return 1.0f / __builtin_sqrtf(mean_square + epsilon);
-}
+MT_LANES float inverse_root(float mean_square, float epsilon) { return 1.0f / __builtin_sqrtf(mean_square + epsilon); }
 
 }  // namespace
 
@@ -20,14 +18,12 @@ float rms_forward(const float* x, const float* weight, float shift, float epsilo
 void rms_backward(const float* dout, const float* x, const float* weight, float shift, float rstd,
                   const float* dresidual, float* dx, Count n) {
   const Lanes s = all(shift);
-  const float gx = sum_over(n, [=](auto at) __attribute__((always_inline)) {
-    return at(dout) * (at(weight) + s) * at(x);
-  });
+  const float gx = sum_over(
+      n, [=](auto at) __attribute__((always_inline)) { return at(dout) * (at(weight) + s) * at(x); });
   const float c = gx / static_cast<float>(n) * rstd * rstd;
   if (dresidual != nullptr)
     MT_EACH for (Count i = 0; i < n; ++i) dx[i] = rstd * (dout[i] * (weight[i] + shift) - x[i] * c) + dresidual[i];
-  else
-    MT_EACH for (Count i = 0; i < n; ++i) dx[i] = rstd * (dout[i] * (weight[i] + shift) - x[i] * c);
+  else MT_EACH for (Count i = 0; i < n; ++i) dx[i] = rstd * (dout[i] * (weight[i] + shift) - x[i] * c);
 }
 
 void rms_columns(const float* dout, const float* x, float rstd, float* dweight, Count n) {
@@ -37,7 +33,9 @@ void rms_columns(const float* dout, const float* x, float rstd, float* dweight, 
 void layer_forward(const float* x, const float* weight, const float* bias, float shift, float epsilon, float* out,
                    Count n, float* mean_rstd) {
   const float count = static_cast<float>(n);
-  const float mean = sum_over(n, [=](auto at) __attribute__((always_inline)) { return at(x); }) / count;
+  const float mean = sum_over(
+                         n, [=](auto at) __attribute__((always_inline)) { return at(x); }) /
+                     count;
   // Around the mean; the lanes of a partial block that hold nothing would each add mean².
   Lanes acc = all(0.0f);
   const Lanes m = all(mean);
@@ -61,17 +59,17 @@ void layer_backward(const float* dout, const float* x, const float* weight, floa
                     const float* dresidual, float* dx, Count n) {
   const float mean = mean_rstd[0], rstd = mean_rstd[1], count = static_cast<float>(n);
   const Lanes s = all(shift), m = all(mean), r = all(rstd);
-  const float g = sum_over(n, [=](auto at) __attribute__((always_inline)) { return at(dout) * (at(weight) + s); });
-  const float gn = sum_over(n, [=](auto at) __attribute__((always_inline)) {
-    return at(dout) * (at(weight) + s) * ((at(x) - m) * r);
-  });
+  const float g = sum_over(
+      n, [=](auto at) __attribute__((always_inline)) { return at(dout) * (at(weight) + s); });
+  const float gn = sum_over(
+      n, [=](auto at) __attribute__((always_inline)) { return at(dout) * (at(weight) + s) * ((at(x) - m) * r); });
   const float mean_g = g / count, mean_gn = gn / count;
   if (dresidual != nullptr)
-    MT_EACH for (Count i = 0; i < n; ++i)
-      dx[i] = rstd * (dout[i] * (weight[i] + shift) - mean_g - (x[i] - mean) * rstd * mean_gn) + dresidual[i];
+    MT_EACH for (Count i = 0; i < n; ++i) dx[i] =
+        rstd * (dout[i] * (weight[i] + shift) - mean_g - (x[i] - mean) * rstd * mean_gn) + dresidual[i];
   else
-    MT_EACH for (Count i = 0; i < n; ++i)
-      dx[i] = rstd * (dout[i] * (weight[i] + shift) - mean_g - (x[i] - mean) * rstd * mean_gn);
+    MT_EACH for (Count i = 0; i < n; ++i) dx[i] =
+        rstd * (dout[i] * (weight[i] + shift) - mean_g - (x[i] - mean) * rstd * mean_gn);
 }
 
 void layer_columns(const float* dout, const float* x, const float* mean_rstd, float* dweight, float* dbias, Count n) {

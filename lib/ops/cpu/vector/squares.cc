@@ -23,7 +23,8 @@ MT_LANES void add_scaled(std::int64_t value, int exponent, std::int64_t* digits)
   const int digit = at / 32, bit = at % 32;
   const std::uint64_t low = (size & 0xffffffffu) << bit, high = (size >> 32) << bit;
   const auto d0 = static_cast<std::int64_t>(low & 0xffffffffu),
-             d1 = static_cast<std::int64_t>((low >> 32) + (high & 0xffffffffu)), d2 = static_cast<std::int64_t>(high >> 32);
+             d1 = static_cast<std::int64_t>((low >> 32) + (high & 0xffffffffu)),
+             d2 = static_cast<std::int64_t>(high >> 32);
   digits[digit] += negative ? -d0 : d0;
   digits[digit + 1] += negative ? -d1 : d1;
   digits[digit + 2] += negative ? -d2 : d2;
@@ -46,7 +47,9 @@ Count add_by_exponent(const float* x, Count n, std::int64_t* digits) {
 }
 
 // Adding and taking away 1.5·2^(52 + unit) leaves the part of a number that is a multiple of 2^unit, exactly.
-MT_LANES double grid(int unit) { return std::bit_cast<double>((std::uint64_t{52} + 1023 + static_cast<std::uint64_t>(unit)) << 52) * 1.5; }
+MT_LANES double grid(int unit) {
+  return std::bit_cast<double>((std::uint64_t{52} + 1023 + static_cast<std::uint64_t>(unit)) << 52) * 1.5;
+}
 
 struct Levels {
   Wide sum[3], grid[3], rest;

@@ -5,8 +5,8 @@
 // own namespace (MT_ISA), and each fills one table. They never include <vector>, <string> or anything else that would
 // leave a weak symbol: the linker could then hand AVX-512 code to an older processor (tests/ops/vector_symbols.sh).
 // Lengths are elements, any value ≥ 0; pointers need no alignment unless said. Element-wise loops give the same bits in
-// every class. Reductions are 16 interleaved sums joined in a fixed tree. A null optional row (bias, residual) is zeros.
-// Code: this folder. Tests: tests/ops/vector_test.cc.
+// every class. Reductions are 16 interleaved sums joined in a fixed tree. A null optional row (bias, residual) is
+// zeros. Code: this folder. Tests: tests/ops/vector_test.cc.
 
 #include <cstdint>
 
@@ -68,8 +68,8 @@ struct Vector {
   void (*activation_backward[kActivations])(const float* x, const float* bias, const float* dout, float* dx, Count n);
   void (*gated[kActivations])(const float* gate, const float* up, const float* gate_bias, const float* up_bias,
                               float* out, Count n);
-  void (*gated_backward[kActivations])(const float* gate, const float* up, const float* gate_bias,
-                                       const float* up_bias, const float* dout, float* dgate, float* dup, Count n);
+  void (*gated_backward[kActivations])(const float* gate, const float* up, const float* gate_bias, const float* up_bias,
+                                       const float* dout, float* dgate, float* dup, Count n);
 
   void (*bias_add)(const float* x, const float* bias, const float* residual, float* out, Count n);
   void (*bias_dropout_add)(const float* x, const float* bias, const float* residual, const DropoutRow& row, float* out,
@@ -104,8 +104,14 @@ inline constexpr Count kSquaresBlock = 32768;
 // The table for cpu_isa(); below AVX2 the portable one.
 const Vector& vector();
 
-namespace generic { extern const Vector kVector; }
-namespace avx2 { extern const Vector kVector; }
-namespace avx512 { extern const Vector kVector; }
+namespace generic {
+extern const Vector kVector;
+}
+namespace avx2 {
+extern const Vector kVector;
+}
+namespace avx512 {
+extern const Vector kVector;
+}
 
 }  // namespace mt::ops::cpu
