@@ -64,6 +64,7 @@ inline TrainingOptions tiny_options(const TempDir& dir, const std::string& famil
   o.log_interval = 0;
   o.registry = "none";
   o.threads = 1;
+  o.deferred_stream = std::getenv("MT_TEST_DEFERRED") != nullptr;
   o.metrics_file = dir / "run.jsonl";
   return o;
 }
