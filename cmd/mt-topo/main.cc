@@ -39,6 +39,8 @@ void check_degrees(mt::ParallelSpec& p, int world) {
                     fmt::format("world size {} is not divisible by ep·etp·pp = {}", world, p.ep * p.etp * p.pp), "",
                     "expert sizes that divide it");
   p.dp = world / model;
+  if (const auto problem = mt::order_problem(p))
+    throw mt::Error(mt::Code::config, problem->what, "", "try " + problem->nearest);
 }
 
 int print_groups(GroupFlags f, bool json) {

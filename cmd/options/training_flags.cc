@@ -113,7 +113,7 @@ void add_checkpoint(OptionTable& t, TrainingOptions& o) {
   t.add("ckpt-step", o.ckpt_step, "N", "load this iteration, not the newest");
   t.add("finetune", o.finetune, "", "load weights only and start at iteration 0");
   t.add("no-load-optim", o.no_load_optim, "", "load no optimizer state");
-  t.add("use-checkpoint-args", o.use_checkpoint_args, "", "take the model's shape from the checkpoint");
+  t.add("use-checkpoint-args", o.use_checkpoint_args, "", "take the model from the checkpoint, not from options");
 }
 
 void add_run(OptionTable& t, TrainingOptions& o) {

@@ -35,7 +35,8 @@ void add_shared(OptionTable& table, Switches& switches, Shared& shared) {
 // One command made ready: its table filled and the closure that runs it.
 struct Prepared {
   Prepared(const Tool& tool, const Command& command)
-      : table(command.name.empty() ? tool.name : tool.name + " " + command.name, "[options]", command.summary) {
+      : table(command.name.empty() ? tool.name : tool.name + " " + command.name, "[options]",
+              command.name.empty() ? tool.summary : command.summary) {
     run = command.build(table, shared);
     add_shared(table, switches, shared);
   }

@@ -6,7 +6,7 @@
 // flag > environment > --config file > default. `--save-interval` is MT_SAVE_INTERVAL in the environment and
 // `save-interval = 100` in a --config file ('#' starts a comment). An empty MT_* variable counts as not set. A flag given twice: the last wins. `--flag=value` and
 // `--flag value` both work; no abbreviation. An unknown flag is Error{usage} with the nearest name as hint; an unknown
-// MT_* variable is a warning (MT_TEST_* and MT_RANK_* belong to others and are ignored).
+// MT_* variable is a warning (MT_TEST_*, MT_RANK_* and MT_MAX_CPU_ISA belong to others and are ignored).
 //
 // Code: base/options.cc. Tests: tests/base/options_test.cc.
 

@@ -8,7 +8,7 @@
 // result may be read by work launched on `stream` after handle.wait(stream), by the host after wait_host(). Input and
 // output stay untouched by the caller until then. All ranks of a group make the same calls in the same order.
 //
-// Sums (DESIGN 4): f32, f64, bf16 and f16 add in rank order, in f32 (f64 for f64), rounded once; i32, i64 exactly; so
+// Sums: f32, f64, bf16 and f16 add in rank order, in f32 (f64 for f64), rounded once; i32, i64 exactly; so
 // the result is the same on every rank, for every backend, chunk size and bucketing. max: f32 (a NaN wins), i32, i64.
 // Reduce-scatter = all-to-all of shards + local sum; all-reduce adds an all-gather.
 //

@@ -1,5 +1,5 @@
 #pragma once
-// The loops of sum and max: rank order, f32 inside, rounded once (DESIGN's collective sums).
+// The loops of sum and max: rank order, f32 inside, rounded once.
 //
 // Code: comm/reduction.cc. Tests: tests/comm/reduction_test.cc.
 

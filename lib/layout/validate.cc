@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -66,7 +68,7 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
       c.divides("num-attention-heads", a.heads, "num-query-groups", a.kv_heads);
       if (p.tp < 1) continue;
       c.divides("num-attention-heads", a.heads, "tensor-model-parallel-size", p.tp);
-      if (a.kv_heads % p.tp != 0 && p.tp % a.kv_heads != 0)
+      if (a.kv_heads != a.heads && a.kv_heads % p.tp != 0 && p.tp % a.kv_heads != 0)
         c.add(fmt::format("num-query-groups {} is neither a multiple nor a divisor of tensor-model-parallel-size {}",
                           a.kv_heads, p.tp),
               fmt::format("tensor-model-parallel-size {}", nearest_divisors(a.kv_heads, p.tp)));
@@ -91,6 +93,37 @@ void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Ba
               std::int64_t{b.micro_batch} * p.dp);
 }
 
+}  // namespace
+
+std::optional<Problem> order_problem(const ParallelSpec& p) {
+  const std::map<std::string, std::pair<int, int>> degrees{  // in the dense and the expert grid
+      {"tp", {p.tp, p.etp}}, {"cp", {p.cp, 1}}, {"ep", {1, p.ep}}, {"dp", {p.dp, p.edp()}}, {"pp", {p.pp, p.pp}}};
+  const std::string usual = ParallelSpec{}.order;
+  std::set<std::string> seen;
+  std::int64_t dense = 1, expert = 1;
+  std::optional<Problem> clash;
+  for (std::size_t at = 0; at <= p.order.size();) {
+    const auto dash = std::min(p.order.find('-', at), p.order.size());
+    const std::string name = p.order.substr(at, dash - at);
+    at = dash + 1;
+    const auto it = degrees.find(name);
+    if (it == degrees.end() || !seen.insert(name).second)
+      return Problem{fmt::format("rank-order '{}': '{}' is {}", p.order, name,
+                                 it == degrees.end() ? "no axis" : "there twice"), "rank-order " + usual};
+    if (name == "pp" && p.pp > 1 && dense != expert && p.world() % (p.etp * p.ep * p.pp) == 0)
+      clash = Problem{fmt::format("rank-order '{}': pipeline ranks are {} apart for dense layers and {} for experts",
+                                  p.order, dense, expert), "pp last, as in rank-order " + usual};
+    dense *= it->second.first;
+    expert *= it->second.second;
+  }
+  if (seen.size() != degrees.size())
+    return Problem{fmt::format("rank-order '{}' names {} of {} axes", p.order, seen.size(), degrees.size()),
+                   "rank-order " + usual};
+  return clash;
+}
+
+namespace {
+
 void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Limits& limits) {
   bool ok = c.positive("tensor-model-parallel-size", p.tp);
   ok &= c.positive("context-parallel-size", p.cp) && c.positive("pipeline-model-parallel-size", p.pp);
@@ -103,6 +136,7 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
             fmt::format("data-parallel-size {}", limits.world / model_ranks));
     c.divides("world size", limits.world, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
   }
+  if (auto problem = order_problem(p)) c.problems.push_back(std::move(*problem));
   if (p.vpp > 1 && p.pp == 1)
     c.add(fmt::format("num-virtual-stages-per-pipeline-rank {} with pipeline-model-parallel-size 1", p.vpp),
           "num-virtual-stages-per-pipeline-rank 1, or pipeline-model-parallel-size 2");
@@ -113,6 +147,8 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
   };
   at_most("pipeline-model-parallel-size", p.pp, limits.max_pp);
   at_most("context-parallel-size", p.cp, limits.max_cp);
+  at_most("expert-model-parallel-size", p.ep, limits.max_ep);
+  at_most("expert-tensor-parallel-size", p.etp, limits.max_etp);
   at_most("ZeRO stage", p.zero_stage, limits.max_zero_stage);
 }
 

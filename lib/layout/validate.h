@@ -21,7 +21,7 @@ struct Problem {
 // Facts from floors that layout may not ask itself.
 struct Limits {
   int world = 0;               // ranks there are; 0: not known, world follows from the degrees
-  int max_pp = 1, max_cp = 1;  // what the running program can execute
+  int max_pp = 1, max_cp = 1, max_ep = 1, max_etp = 1;  // what the running program can execute
   int max_zero_stage = 0;
   std::optional<std::int64_t> vocab_of_data;  // largest token id + 1, when data is known
 };
@@ -29,6 +29,10 @@ struct Limits {
 // Empty when the run is legal. `precision_flags` is the number of half-precision flags given (two is a problem).
 std::vector<Problem> validate(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
                               const Limits& limits, int precision_flags);
+
+// What is wrong with the spec's order string: an axis unknown, missing or named twice, or a pp that the dense and the
+// expert grid would place differently.   needs  degrees of at least 1
+std::optional<Problem> order_problem(const ParallelSpec& parallel);
 
 // Values near `wanted` that are divisors (of `n`), as text: "4 or 6".
 std::string nearest_divisors(std::int64_t n, std::int64_t wanted);

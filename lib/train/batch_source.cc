@@ -53,6 +53,14 @@ data::MaskOptions mask_options(const DataOptions& o) {
   return m;
 }
 
+// A token that is no row of the embedding would be looked up in padding, or beyond it.
+void check_ids(std::span<const std::int32_t> tokens, std::int64_t vocab, std::int64_t ordinal) {
+  for (const std::int32_t id : tokens)
+    if (id < 0 || id >= vocab)
+      throw Error(Code::data, fmt::format("sample {} of the data holds token {}, the vocabulary has {}", ordinal, id, vocab),
+                  "--data-path", "give the --vocab-size of the tokenizer that encoded it");
+}
+
 // Made-up text that a model can learn: runs of consecutive ids, their start a hash of the sample.
 std::int64_t mock_sample(std::int64_t ordinal, std::int64_t vocab, std::span<std::int32_t> out) {
   const std::uint64_t start = xxh3(&ordinal, sizeof ordinal);
@@ -117,7 +125,11 @@ RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   run.splits = std::make_unique<data::Splits>(data::build_splits(request));
   const auto set = [&](std::optional<data::BlendedDataset>& d) -> std::unique_ptr<BatchSource> {
     if (!d) return nullptr;
-    return source([&d = *d](std::int64_t k, std::span<std::int32_t> out) { return d.fetch(k % d.size(), out); });
+    return source([&d = *d, vocab_size](std::int64_t k, std::span<std::int32_t> out) {
+      const std::int64_t real = d.fetch(k % d.size(), out);
+      check_ids(out.first(static_cast<std::size_t>(real)), vocab_size, k);
+      return real;
+    });
   };
   run.train = set(run.splits->train);
   run.valid = set(run.splits->valid);

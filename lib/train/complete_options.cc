@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "ckpt/iterations.h"
+#include "ckpt/manifest.h"
 #include "layout/validate.h"
 #include "schedule/schedule.h"
 #include "train/batch_source.h"
@@ -53,7 +56,20 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
 
 }  // namespace
 
-ModelSpec model_of(const TrainingOptions& o) { return build_model(o.model, vocab_size_of(o.data)); }
+ModelSpec model_of(const TrainingOptions& o) {
+  if (!o.use_checkpoint_args) return build_model(o.model, vocab_size_of(o.data));
+  if (o.load.empty())
+    throw Error(Code::usage, "there is no checkpoint to take the model from", "--use-checkpoint-args", "--load DIR");
+  if (nothing_to_load(o)) return build_model(o.model, vocab_size_of(o.data));
+  const auto dir = resolve(o.load, o.ckpt_step).dir;
+  return model_from_json(json_field<Json>(read_manifest(dir).meta.specs, "model", dir.string()), dir.string());
+}
+
+bool nothing_to_load(const TrainingOptions& o) {
+  if (o.load.empty()) return true;
+  if (!o.load_if_present) return false;
+  return !std::filesystem::exists(o.load) || (!read_tracker(o.load) && list_iterations(o.load).empty());
+}
 
 LrSchedule lr_schedule_of(const TrainingOptions& o) {
   const std::int64_t gbs = o.batch.global_batch, decay_iters = o.lr.decay_iters.value_or(o.train_iters);

@@ -124,16 +124,12 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
 void Trainer::find_checkpoint() {
   if (o_.load.empty()) return;
   std::int64_t found = -1;
-  if (!(o_.load_if_present && !std::filesystem::exists(o_.load))) {
-    if (o_.load_if_present && !read_tracker(o_.load) && list_iterations(o_.load).empty()) {
-      // An empty directory is "not there yet".
-    } else {
-      const Resolved r = resolve(o_.load, o_.ckpt_step);
-      if (world_.rank() == 0)
-        for (const auto& line : r.ignored) log::warn("{}", line);
-      found = r.iteration;
-      reader_ = std::make_unique<Reader>(r.dir);
-    }
+  if (!nothing_to_load(o_)) {
+    const Resolved r = resolve(o_.load, o_.ckpt_step);
+    if (world_.rank() == 0)
+      for (const auto& line : r.ignored) log::warn("{}", line);
+    found = r.iteration;
+    reader_ = std::make_unique<Reader>(r.dir);
   }
   std::int64_t bounds[2] = {found, -found};
   world_.all_reduce(stream_, View(bounds, DType::i64, {2}), Reduce::max).wait_host();

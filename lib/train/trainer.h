@@ -28,7 +28,10 @@ struct TrainerHooks {
 // what does not fit, with every problem listed. world 0: the degrees say how many ranks.
 //   fails  Error{config}; Error{usage} for names that do not exist
 TrainingOptions complete_options(TrainingOptions options, int world);
+// The model: the checkpoint's with use_checkpoint_args, else from the options.   fails  as resolve() and read_manifest()
 ModelSpec model_of(const TrainingOptions& options);
+// True when the run starts from nothing: no `load`, or load_if_present and no checkpoint there yet.
+bool nothing_to_load(const TrainingOptions& options);
 LrSchedule lr_schedule_of(const TrainingOptions& options);
 
 // Run to the end.

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# mt-train as people run it, as far as no training is needed: dry run, refusals, missing checkpoints, a full disk.
+source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --mock-data
+  --vocab-size 257 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --registry none)
+
+# All clashes of a configuration at once, each with its two numbers and a neighbour; no device, no MPI, no file.
+expect 3 "7 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
+  --num-attention-heads 12 --seq-length 1001 --max-position-embeddings 1001 --sequence-parallel --mock-data --vocab-size 1000 \
+  --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10
+for words in \
+  "world size 12 is not divisible by tp·cp·pp 8; try tp·cp·pp 6 or 12, or world size 8 or 16" \
+  "num-attention-heads 12 is not divisible by tensor-model-parallel-size 8; try tensor-model-parallel-size 6 or 12" \
+  "seq-length 1001 is not divisible by tensor-model-parallel-size (sequence parallel) 8; try tensor-model-parallel-size (sequence parallel) 7 or 11, or seq-length 1000 or 1008" \
+  "num-virtual-stages-per-pipeline-rank 2 with pipeline-model-parallel-size 1" \
+  "expert-model-parallel-size 4 is more than this program runs, 1" \
+  "2 half precisions given, fp16 and bf16" \
+  "fp16 needs a loss scaler"; do
+  grep -qF -- "$words" err.txt || fail "'$words' not in: $(cat err.txt)"
+done
+[ ! -s out.txt ] || fail "a refused run printed: $(cat out.txt)"
+expect 3 "try --train-iters" mt-train --dry-run --num-layers 1 --hidden-size 8 --num-attention-heads 2 --seq-length 4 \
+  --max-position-embeddings 4 --mock-data --vocab-size 9
+expect 3 "expert-tensor-parallel-size 2" mt-train --dry-run --world-size 2 "${tiny[@]}" --expert-tensor-parallel-size 2
+expect 3 "rank-order 'tp-dp' names 2 of 5 axes" mt-train --dry-run --world-size 2 "${tiny[@]}" --rank-order tp-dp
+
+# A dry run that is well: 257·32 + 16·32 embedding, per layer 4 norm vectors, qkv 3·32·32 + 96, proj 32·32 + 32, and an
+# MLP of 2·32·128 + 128 + 32, the last norm.
+expect 0 "" mt-train --dry-run --world-size 4 --tensor-model-parallel-size 2 "${tiny[@]}"
+per_layer=$((4 * 32 + 3 * 32 * 32 + 96 + 32 * 32 + 32 + 2 * 32 * 128 + 128 + 32))
+says $'layout\ttp 2, cp 1, pp 1, dp 2' $'world_size\t4' "$(printf 'parameters\t%d' $((257 * 32 + 16 * 32 + 2 * per_layer + 64)))" \
+  $'padded_vocab_size\t512' $'micro_batches\t2' $'group\ttp\t0,1\t2,3' $'group\tdp\t0,2\t1,3'
+[ "$(grep -c '^rank' out.txt)" = 4 ] || fail "$(cat out.txt)"
+expect 0 "" mt-train --dry-run --json --world-size 4 "${tiny[@]}"
+grep -q '^{"layout":{"tp":1,.*"world_size":4,' out.txt || fail "$(cat out.txt)"
+
+# The command line.
+expect 2 "did you mean --hidden-size?" mt-train --hiden-size 32
+expect 2 "unexpected argument 'extra'" mt-train extra
+expect 2 "--lr" mt-train "${tiny[@]}" --lr fast
+expect 2 "LayerNorm, RMSNorm" mt-train "${tiny[@]}" --normalization none
+expect 2 "one of cpu" mt-train "${tiny[@]}" --device cuda
+
+# A named checkpoint that is not there: one message, nothing written, on every rank.
+expect 5 "no such checkpoint directory: nowhere" mt-train "${tiny[@]}" --load nowhere --save new --local-ranks 2
+[ "$(wc -l < err.txt)" = 1 ] || fail "more than one line: $(cat err.txt)"
+[ ! -e new ] || fail "a refused run made new/"
+mkdir empty
+expect 3 "empty" mt-train "${tiny[@]}" --load empty
+expect 0 "starting fresh" mt-train "${tiny[@]}" --load empty --load-if-present --save run
+grep -q "iteration *2/ *2" out.txt || fail "$(cat out.txt)"
+expect 3 "5" mt-train "${tiny[@]}" --load run --ckpt-step 5
+for content in "" abc -1 7; do
+  cp -r run damaged
+  printf '%s' "$content" > damaged/latest_checkpointed_iteration.txt
+  expect 6 "latest_checkpointed_iteration.txt" mt-train "${tiny[@]}" --load damaged --local-ranks 2
+  rm -rf damaged
+done
+
+# The model from the checkpoint; another model is refused.
+expect 3 "" mt-train "${tiny[@]}" --load run --num-layers 3 --train-iters 3 --override-opt-param-scheduler
+cheap=(--mock-data --seq-length 16 --global-batch-size 4 --lr 1e-3 --registry none)
+expect 2 "--load DIR" mt-train "${cheap[@]}" --train-iters 3 --use-checkpoint-args
+expect 0 "loaded iteration 2" mt-train "${cheap[@]}" --train-iters 3 --use-checkpoint-args --load run --override-opt-param-scheduler \
+  --metrics-file more.jsonl
+grep -q "iteration *3/ *3" out.txt || fail "$(cat out.txt)"
+
+# A vocabulary smaller than the data's is noticed.
+echo '{"text": "zebra, zebra, zebra, zebra, zebra, zebra, zebra"}' > z.jsonl
+mt-preprocess --input z.jsonl --output-prefix z --tokenizer-type ByteTokenizer --registry none --quiet
+expect 4 "the vocabulary has 64" mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 --vocab-size 64
+
+expect 5 "standard output" sh -c "mt-train ${tiny[*]} > /dev/full"
+echo ok
