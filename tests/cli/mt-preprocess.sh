@@ -1,21 +1,8 @@
 #!/usr/bin/env bash
 # mt-preprocess as people run it: exit codes, one-line errors, killed and full at every file operation.
-set -euo pipefail
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-export PATH="$MT_TEST_BIN:$PATH"
-fail() { echo "FAILED: $*"; exit 1; }
+source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 
 encode() { mt-preprocess encode --tokenizer-type ByteTokenizer --append-eod --registry none --quiet "$@"; }
-# expect CODE WORDS COMMAND...: exit status CODE, WORDS on stderr, one line
-expect() {
-  local code="$1" words="$2" status=0
-  shift 2
-  "$@" > out.txt 2> err.txt || status=$?
-  [ "$status" = "$code" ] || fail "status $status, wanted $code: $* ($(cat err.txt))"
-  grep -qF -- "$words" err.txt || fail "'$words' not in: $(cat err.txt)"
-}
 
 for i in $(seq 400); do echo "{\"text\": \"document $i $(printf 'x%.0s' $(seq $((i % 50))))\"}"; done > in.jsonl
 
