@@ -126,11 +126,17 @@ Json row_json(const Row& r) {
   return j;
 }
 
+Json array_field(const Json& j, const char* key, const std::string& where) {
+  Json a = json_field<Json>(j, key, where);
+  if (!a.is_array()) throw Error(Code::corrupt, fmt::format("field '{}': wanted an array, found {}", key, a.type_name()), where);
+  return a;
+}
+
 Row row_from(const Json& j, const std::string& where) {
   Row r;
   r.kind = parse_enum<RowKind>(kRows, json_field<std::string>(j, "kind", where), where);
   r.layer = json_field<int>(j, "layer", where);
-  r.norm = norm_from(json_field<Json>(j, "norm", where), where);
+  r.norm = norm_from(json_field<Json>(j, "norm", where), where + ", norm");
   r.residual_dropout = json_field<double>(j, "residual_dropout", where);
   if (r.kind == RowKind::attention) {
     auto& a = r.attention;
@@ -142,9 +148,9 @@ Row row_from(const Json& j, const std::string& where) {
     a.dropout = json_field<double>(j, "attention_dropout", where);
     if (j.contains("rotary")) {
       const Json rotary = json_field<Json>(j, "rotary", where);
-      a.rotary = {true, json_field<double>(rotary, "base", where), json_field<double>(rotary, "percent", where),
-                  json_field<bool>(rotary, "interleaved", where),
-                  json_field<double>(rotary, "scaling_factor", where)};
+      const std::string in = where + ", rotary";
+      a.rotary = {true, json_field<double>(rotary, "base", in), json_field<double>(rotary, "percent", in),
+                  json_field<bool>(rotary, "interleaved", in), json_field<double>(rotary, "scaling_factor", in)};
     }
   } else if (r.kind == RowKind::ffn) {
     r.ffn.ffn_hidden = json_field<int>(j, "ffn_hidden", where);
@@ -190,14 +196,14 @@ ModelSpec model_from_json(const Json& j, const std::string& where) {
   m.learned_positions = json_field<bool>(j, "learned_positions", where);
   m.embedding_dropout = json_field<double>(j, "embedding_dropout", where);
   m.tied = json_field<bool>(j, "tied", where);
-  m.final_norm = norm_from(json_field<Json>(j, "final_norm", where), where);
+  m.final_norm = norm_from(json_field<Json>(j, "final_norm", where), where + ", final_norm");
   m.init_std = json_field<double>(j, "init_std", where);
   m.embedding_init_std = json_field<double>(j, "embedding_init_std", where);
   m.output_init_std = json_field<double>(j, "output_init_std", where);
-  for (const auto& tj : json_field<Json>(j, "towers", where)) {
+  for (const auto& tj : array_field(j, "towers", where)) {
     Tower t;
     t.name = json_field<std::string>(tj, "name", where);
-    for (const auto& rj : json_field<Json>(tj, "rows", where)) t.rows.push_back(row_from(rj, where));
+    for (const auto& rj : array_field(tj, "rows", where)) t.rows.push_back(row_from(rj, where));
     m.towers.push_back(std::move(t));
   }
   if (m.towers.empty()) throw Error(Code::corrupt, "a model without towers", where);

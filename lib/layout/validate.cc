@@ -59,7 +59,7 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
     if (row.kind == RowKind::attention) {
       const auto& a = row.attention;
       if (!c.positive("num-attention-heads", a.heads) || !c.positive("num-query-groups", a.kv_heads)) return;
-      if (a.head_dim * a.heads != m.hidden && m.hidden % a.heads != 0)
+      if (a.head_dim == m.hidden / a.heads)  // not by kv-channels, which may be anything
         c.divides("hidden-size", m.hidden, "num-attention-heads", a.heads);
       c.positive("kv-channels", a.head_dim);
       if (a.rotary.on && a.head_dim % 2 != 0)
@@ -68,6 +68,7 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
       c.divides("num-attention-heads", a.heads, "num-query-groups", a.kv_heads);
       if (p.tp < 1) continue;
       c.divides("num-attention-heads", a.heads, "tensor-model-parallel-size", p.tp);
+      // With a key/value head for each head the line above has said it.
       if (a.kv_heads != a.heads && a.kv_heads % p.tp != 0 && p.tp % a.kv_heads != 0)
         c.add(fmt::format("num-query-groups {} is neither a multiple nor a divisor of tensor-model-parallel-size {}",
                           a.kv_heads, p.tp),
@@ -88,9 +89,15 @@ void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Ba
   if (p.sequence_parallel && p.tp > 0)
     c.divides("seq-length", b.seq_length, "tensor-model-parallel-size (sequence parallel)", p.tp);
   if (p.cp > 1) c.divides("seq-length", b.seq_length, "2·context-parallel-size", 2 * std::int64_t{p.cp});
-  if (p.dp > 0)
-    c.divides("global-batch-size", b.global_batch, "micro-batch-size·data-parallel-size",
-              std::int64_t{b.micro_batch} * p.dp);
+  if (p.dp < 1) return;
+  const std::int64_t unit = std::int64_t{b.micro_batch} * p.dp;
+  if (b.global_batch % unit == 0) return;
+  std::string near = fmt::format("global-batch-size {}", nearest_multiples(unit, b.global_batch));
+  if (b.global_batch % p.dp == 0)
+    near += fmt::format(", or micro-batch-size {}", nearest_divisors(b.global_batch / p.dp, b.micro_batch));
+  c.add(fmt::format("global-batch-size {} is not divisible by micro-batch-size·data-parallel-size {}", b.global_batch,
+                    unit),
+        near);
 }
 
 }  // namespace
@@ -125,9 +132,15 @@ std::optional<Problem> order_problem(const ParallelSpec& p) {
 namespace {
 
 void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Limits& limits) {
-  bool ok = c.positive("tensor-model-parallel-size", p.tp);
-  ok &= c.positive("context-parallel-size", p.cp) && c.positive("pipeline-model-parallel-size", p.pp);
-  ok &= c.positive("expert-model-parallel-size", p.ep) && c.positive("expert-tensor-parallel-size", p.etp);
+  const std::pair<const char*, int> degrees[] = {{"tensor-model-parallel-size", p.tp},
+                                                 {"context-parallel-size", p.cp},
+                                                 {"pipeline-model-parallel-size", p.pp},
+                                                 {"data-parallel-size", p.dp},
+                                                 {"expert-model-parallel-size", p.ep},
+                                                 {"expert-tensor-parallel-size", p.etp},
+                                                 {"num-virtual-stages-per-pipeline-rank", p.vpp}};
+  bool ok = true;
+  for (const auto& [name, degree] : degrees) ok &= c.positive(name, degree);
   if (!ok) return;
   const std::int64_t model_ranks = std::int64_t{p.tp} * p.cp * p.pp;
   if (limits.world > 0) {
