@@ -73,6 +73,18 @@ Json to_json(const LrSchedule& s) {
           {"weight_decay_style", static_cast<int>(s.weight_decay_style)}};
 }
 
+namespace {
+
+template <class E>
+E enum_field(const Json& j, const char* key, E last, const std::string& where) {
+  const int n = json_field<int>(j, key, where);
+  if (n < 0 || n > static_cast<int>(last))
+    throw Error(Code::corrupt, fmt::format("field '{}': wanted 0 to {}, found {}", key, static_cast<int>(last), n), where);
+  return static_cast<E>(n);
+}
+
+}  // namespace
+
 LrSchedule lr_schedule_from_json(const Json& j, const std::string& where) {
   LrSchedule s;
   s.max_lr = json_field<double>(j, "max_lr", where);
@@ -81,18 +93,22 @@ LrSchedule lr_schedule_from_json(const Json& j, const std::string& where) {
   s.warmup_samples = json_field<std::int64_t>(j, "warmup_samples", where);
   s.decay_samples = json_field<std::int64_t>(j, "decay_samples", where);
   s.wsd_decay_samples = json_field<std::int64_t>(j, "wsd_decay_samples", where);
-  s.style = static_cast<LrStyle>(json_field<int>(j, "style", where));
-  s.wsd_style = static_cast<WsdStyle>(json_field<int>(j, "wsd_style", where));
+  s.style = enum_field(j, "style", LrStyle::wsd, where);
+  s.wsd_style = enum_field(j, "wsd_style", WsdStyle::minus_sqrt, where);
   s.start_weight_decay = json_field<double>(j, "start_weight_decay", where);
   s.end_weight_decay = json_field<double>(j, "end_weight_decay", where);
   s.weight_decay_samples = json_field<std::int64_t>(j, "weight_decay_samples", where);
-  s.weight_decay_style = static_cast<LrStyle>(json_field<int>(j, "weight_decay_style", where));
+  s.weight_decay_style = enum_field(j, "weight_decay_style", LrStyle::cosine, where);
   return s;
 }
 
 LrStyle parse_lr_style(const std::string& name) {
   return parse<LrStyle>(std::array{"constant", "linear", "cosine", "inverse-square-root", "WSD"}, name,
                         "lr-decay-style");
+}
+
+LrStyle parse_weight_decay_style(const std::string& name) {
+  return parse<LrStyle>(std::array{"constant", "linear", "cosine"}, name, "weight-decay-incr-style");
 }
 
 WsdStyle parse_wsd_style(const std::string& name) {

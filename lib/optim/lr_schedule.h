@@ -35,6 +35,7 @@ LrSchedule lr_schedule_from_json(const Json& json, const std::string& where);
 // By Megatron's names: "constant", "linear", "cosine", "inverse-square-root", "WSD"; "exponential", "minus_sqrt", ….
 //   fails  Error{usage} listing the names
 LrStyle parse_lr_style(const std::string& name);
+LrStyle parse_weight_decay_style(const std::string& name);  // "constant", "linear", "cosine"
 WsdStyle parse_wsd_style(const std::string& name);
 
 }  // namespace mt

@@ -28,6 +28,7 @@ void check_names(const TrainingOptions& o) {
   one_of("device", o.device, {"cpu"});
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
+  parse_weight_decay_style(o.lr.weight_decay_incr_style);
   const auto& table = schedule_table();
   if (std::none_of(table.begin(), table.end(), [&](const auto& r) { return o.schedule == r.name; }))
     one_of("pipeline-schedule", o.schedule, {"1f1b", "gpipe"});
@@ -43,6 +44,10 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   if (o.lr.warmup_init > o.lr.lr)
     add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
   if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
+  if (o.lr.warmup_fraction < 0 || o.lr.warmup_fraction >= 1)
+    add(fmt::format("lr-warmup-fraction {} is not in [0, 1)", o.lr.warmup_fraction), "--lr-warmup-fraction 0.01");
+  if (o.lr.decay_style == "WSD" && !o.lr.wsd_decay_iters)
+    add("lr-decay-style WSD needs lr-wsd-decay-iters", "--lr-wsd-decay-iters 1, or --lr-decay-style constant");
   const std::int64_t decay = o.lr.decay_iters.value_or(o.train_iters);
   if (o.train_iters > 0 && o.lr.warmup_iters >= decay && o.lr.warmup_iters > 0)
     add(fmt::format("lr-warmup-iters {} is not below lr-decay-iters {}", o.lr.warmup_iters, decay),
@@ -87,7 +92,7 @@ LrSchedule lr_schedule_of(const TrainingOptions& o) {
   s.start_weight_decay = o.lr.start_weight_decay.value_or(o.lr.weight_decay);
   s.end_weight_decay = o.lr.end_weight_decay.value_or(o.lr.weight_decay);
   s.weight_decay_samples = o.train_iters * gbs;
-  s.weight_decay_style = parse_lr_style(o.lr.weight_decay_incr_style);
+  s.weight_decay_style = parse_weight_decay_style(o.lr.weight_decay_incr_style);
   return s;
 }
 
