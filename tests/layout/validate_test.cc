@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "layout/models.h"
+#include "layout/placement.h"
 
 namespace mt {
 namespace {
@@ -20,7 +21,7 @@ struct Config {
   BatchSpec batch{16, 2, 8};
   Limits limits;
   int precision_flags = 1;
-  Config() { parallel.tp = 2, parallel.dp = 2, limits = {4, 8, 8, 1, {}}; }
+  Config() { parallel.tp = 2, parallel.dp = 2, limits = {4, 8, 8, 1, 1, 1, {}}; }
   std::vector<Problem> problems() const {
     return validate(build_model(model, vocab), parallel, batch, limits, precision_flags);
   }
@@ -106,9 +107,9 @@ std::vector<Case> cases() {
        {[](Config& c) { c.parallel.cp = 1, c.limits.world = 4; }}},
       {"ZeRO stage 2 is more than this program runs, 1", "ZeRO stage 1", [](Config& c) { c.parallel.zero_stage = 2; },
        {[](Config& c) { c.parallel.zero_stage = 1; }}},
-      {"expert-model-parallel-size 4 with a model of 0 experts", "expert-model-parallel-size 1",
+      {"expert-model-parallel-size 4 is more than this program runs, 1", "expert-model-parallel-size 1",
        [](Config& c) { c.parallel.ep = 4; }, {[](Config& c) { c.parallel.ep = 1; }}},
-      {"order 'tp-dp' does not name tp, cp, ep, dp and pp once each", "rank-order tp-cp-ep-dp-pp",
+      {"rank-order 'tp-dp' names 2 of 5 axes", "rank-order tp-cp-ep-dp-pp",
        [](Config& c) { c.parallel.order = "tp-dp"; }, {[](Config& c) { c.parallel.order = "tp-cp-ep-dp-pp"; }}},
       {"2 half precisions given, fp16 and bf16, at most 1", "--bf16 alone", num(&Config::precision_flags, 2),
        {num(&Config::precision_flags, 1)}},
@@ -161,10 +162,51 @@ TEST(Validate, AllProblemsComeAtOnce) {
        {"world size 12 is not divisible by tp·cp·pp 8; try tp·cp·pp 6 or 12, or world size 8 or 16",
         "num-attention-heads 12 is not divisible by tensor-model-parallel-size 8; try tensor-model-parallel-size 6 or 12",
         "seq-length 1001 is not divisible by tensor-model-parallel-size (sequence parallel) 8", "or seq-length 1000 or 1008",
-        "expert-model-parallel-size 4 with a model of 0 experts",
+        "expert-model-parallel-size 4 is more than this program runs, 1",
         "num-virtual-stages-per-pipeline-rank 2 with pipeline-model-parallel-size 1", "2 half precisions given"})
     EXPECT_NE(all.find(want), std::string::npos) << want << "\nis not in\n" << all;
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 6) << all;
+}
+
+TEST(Validate, BadOrdersAreNamed) {
+  ParallelSpec p;
+  p.tp = p.dp = p.pp = 2;
+  EXPECT_FALSE(order_problem(p));
+  for (const char* bad : {"", "tp", "tp-cp-dp-pp", "tp-tp-cp-ep-dp-pp", "tp-cp-ep-dp-pp-foo", "tp-cp-ep-dp-qq",
+                          "tp-cp-ep-dp-pp-", "TP-cp-ep-dp-pp"}) {
+    p.order = bad;
+    EXPECT_TRUE(order_problem(p)) << bad;
+  }
+  p.order = "tp-cp-ep-pp-dp";  // needs dp = edp
+  EXPECT_TRUE(order_problem(p));
+  p.etp = 2;
+  EXPECT_FALSE(order_problem(p));
+  (void)place(p);
+}
+
+// Where order_problem is silent place() must agree with itself, and where place() would clash it must speak.
+TEST(Validate, OrderProblemsAreExactlyTheClashesOfTheTwoGrids) {
+  std::vector<std::string> axes{"cp", "dp", "ep", "pp", "tp"};
+  do {
+    for (int ep : {1, 2, 4})
+      for (int etp : {1, 2}) {
+        ParallelSpec p;
+        p.tp = p.dp = p.pp = p.cp = 2;
+        p.ep = ep, p.etp = etp;
+        p.order.clear();
+        for (const auto& a : axes) p.order += (p.order.empty() ? "" : "-") + a;
+        int dense = 1, expert = 1;  // ranks from one pipeline stage to the next
+        for (const auto& a : axes) {
+          if (a == "pp") break;
+          if (a == "tp") dense *= 2, expert *= etp;
+          if (a == "cp") dense *= 2;
+          if (a == "dp") dense *= 2, expert *= p.edp();
+          if (a == "ep") expert *= ep;
+        }
+        ASSERT_EQ(order_problem(p).has_value(), dense != expert) << p.order << " ep " << ep << " etp " << etp;
+        if (dense == expert) (void)place(p);  // aborts on a clash
+      }
+  } while (std::next_permutation(axes.begin(), axes.end()));
 }
 
 TEST(Validate, ZeroDegreesAreAllListed) {
