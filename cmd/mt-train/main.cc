@@ -6,35 +6,14 @@
 #include "base/error.h"
 #include "base/features.h"
 #include "comm/world.h"
+#include "launch.h"
 #include "options/training_flags.h"
 #include "train/dry_run.h"
-#include "train/trainer.h"
 
 namespace {
 
+using mt::Launch;
 using mt::TrainingOptions;
-
-struct Launch {
-  int local_ranks = 0;
-  bool dry_run = false;
-  int world_size = 0;
-};
-
-int run_ranks(const TrainingOptions& given, const Launch& launch) {
-  mt::CommOptions comm;
-  comm.timeout_s = given.distributed_timeout_min * 60;
-  if (launch.local_ranks > 0) {
-    const TrainingOptions options = mt::complete_options(given, launch.local_ranks);
-    int status = 0;
-    mt::comm::run_local_ranks(launch.local_ranks, comm, [&](std::unique_ptr<mt::Communicator> world) {
-      const int mine = mt::train(*world, options);
-      if (world->rank() == 0) status = mine;
-    });
-    return status;
-  }
-  const auto world = mt::comm::started_by_mpi() ? mt::comm::mpi_world(comm) : mt::comm::solo_world(comm);
-  return mt::train(*world, mt::complete_options(given, world->size()));
-}
 
 std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared) {
   auto options = std::make_shared<TrainingOptions>();

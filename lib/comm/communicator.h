@@ -12,7 +12,7 @@
 // the result is the same on every rank, for every backend, chunk size and bucketing. max: f32 (a NaN wins), i32, i64.
 // Reduce-scatter = all-to-all of shards + local sum; all-reduce adds an all-gather.
 //
-// Bytes sent per rank, n ranks, S bytes of the whole tensor (comm/recording.h holds runs to these; comm/volume.h):
+// Bytes sent per rank, n ranks, S bytes of the whole tensor (comm/volume.h; the recording wrapper of comm/world.h counts them):
 //   all_gather, reduce_scatter, all_to_all  S(n−1)/n      all_reduce  2S(n−1)/n      broadcast  root: S(n−1) or a tree
 //
 // Fails: Error{comm} naming group, operation, its number, bytes, and the ranks that did not enter, after `timeout_s`.
@@ -96,9 +96,14 @@ class Communicator {
   std::vector<int> ranks_;
 };
 
+namespace comm {
+class StatusSlot;
+}
+
 struct CommOptions {
   double timeout_s = 600;                        // an operation not complete by then is Error{comm}
   std::int64_t max_chunk_bytes = std::int64_t{1} << 30;  // largest single library call; tests set it tiny
+  comm::StatusSlot* status = nullptr;            // where to say what this rank is in (comm/status_page.h); may be null
 };
 
 }  // namespace mt

@@ -31,6 +31,8 @@ std::unique_ptr<Communicator> mpi_world(const CommOptions& options = {});
 
 // End the whole job with this exit status, from any rank (MPI_Abort); _exit where there is no MPI.
 [[noreturn]] void abort_job(int exit_status);
+// The same, agreed on: every rank of the world calls it with equal status. What was said on stdout is out before.
+[[noreturn]] void leave_job(Communicator& world, int exit_status);
 
 // Every collective and message of `inner`, counted: operation, group, calls, bytes sent by this rank by the formulas of
 // comm/communicator.h. make_group of a recording communicator records into the same log.

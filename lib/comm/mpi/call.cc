@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "comm/mpi/exchange.h"
+#include "comm/status_page.h"
 
 namespace mt::comm::mpi {
 
@@ -17,6 +18,7 @@ void check(int result, const char* what) {
 }
 
 void Job::progress() {
+  if (options.status) options.status->beat();
   // By index: an operation that completes stays listed until its handle lets go.
   for (std::size_t i = 0; i < in_flight.size(); ++i) in_flight[i]->test();
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "comm/mpi/collective.h"
+#include "comm/status_page.h"
 
 namespace mt::comm::mpi {
 
@@ -125,9 +126,12 @@ std::unique_ptr<Communicator> MpiCommunicator::make_group(const std::vector<int>
   check(MPI_Comm_group(group_.comm, &all), "MPI_Comm_group");
   check(MPI_Group_incl(all, static_cast<int>(positions.size()), positions.data(), &some), "MPI_Group_incl");
   MPI_Comm comm = MPI_COMM_NULL;
+  auto* status = group_.job->options.status;
+  if (status) status->wait_in({name, "make_group", 0});
   // The tag keeps apart groups that overlapping sets of ranks make at the same time.
   const int tag = static_cast<int>(xxh3(key.data(), key.size()) % 32768);
   check(MPI_Comm_create_group(group_.comm, some, tag, &comm), "MPI_Comm_create_group");
+  if (status) status->wait_over();
   MPI_Group_free(&some);
   MPI_Group_free(&all);
   check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

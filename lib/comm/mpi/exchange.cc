@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "base/error.h"
+#include "comm/status_page.h"
 
 namespace mt::comm::mpi {
 
@@ -104,6 +105,7 @@ std::vector<int> Exchange::waiting_for() const {
 Operation::Operation(const Group& group, const Call& call, std::int64_t number)
     : group_(group), call_(call), number_(number), tag_{number, call.kind, fingerprint(call)} {
   group_.job->in_flight.push_back(this);
+  if (auto* status = group_.job->options.status) status->enter({*group_.name, kind_name(call_.kind), number_});
 }
 
 Operation::~Operation() { std::erase(group_.job->in_flight, this); }
@@ -114,6 +116,14 @@ bool Operation::test() {
 }
 
 void Operation::wait() {
+  if (test()) return;
+  auto* status = group_.job->options.status;
+  if (status) status->wait_in({*group_.name, kind_name(call_.kind), number_});
+  wait_on_peers();
+  if (status) status->wait_over();
+}
+
+void Operation::wait_on_peers() {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   double next_look = 1;
@@ -122,6 +132,10 @@ void Operation::wait() {
     // Another rank may need this core; a busy wait would cost it a time slice.
     ::sched_yield();
     if (turns % 256 != 0) continue;
+    if (auto* status = group_.job->options.status) {
+      const auto peers = waiting_for();
+      status->waits_for(peers.empty() ? -1 : (*group_.world_ranks)[static_cast<std::size_t>(peers.front())]);
+    }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (seconds > next_look) {
       look_for_disagreement();

@@ -76,6 +76,7 @@ class Operation : public Handle::Work {
   const Call call_;
 
  private:
+  void wait_on_peers();
   std::string text() const;
   std::string ranks_text(const std::vector<int>& group_ranks) const;
   void look_for_disagreement() const;
