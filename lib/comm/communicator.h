@@ -13,7 +13,8 @@
 // Reduce-scatter = all-to-all of shards + local sum; all-reduce adds an all-gather.
 //
 // Bytes sent per rank, n ranks, S bytes of the whole tensor (comm/volume.h; the recording wrapper of comm/world.h counts them):
-//   all_gather, reduce_scatter, all_to_all  S(n−1)/n      all_reduce  2S(n−1)/n      broadcast  root: S(n−1) or a tree
+//   all_gather, reduce_scatter, all_to_all  S(n−1)/n      all_reduce  2S(n−1)/n, S(n−1) up to 2 KiB
+//   broadcast  root S(n−1)      send  S
 //
 // Fails: Error{comm} naming group, operation, its number, bytes, and the ranks that did not enter, after `timeout_s`.
 // Backends: comm/solo.*, comm/threads.*, comm/mpi/, comm/nccl/. One conformance suite: tests/comm/.

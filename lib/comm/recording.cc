@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "comm/volume.h"
 #include "comm/world.h"
 
 namespace mt::comm {
@@ -30,7 +31,7 @@ class Recording final : public Communicator {
   int size() const override { return inner_->size(); }
 
   Handle all_reduce(Stream& s, View x, Reduce op) override {
-    add("all_reduce", 2 * part(x));
+    add("all_reduce", all_reduce_bytes_sent(x.size(), bits_of(x.dtype) / 8, rank(), size()));
     return inner_->all_reduce(s, x, op);
   }
   Handle all_gather(Stream& s, View in, View out) override {
@@ -69,7 +70,7 @@ class Recording final : public Communicator {
   }
 
  private:
-  std::int64_t part(const View& v) const { return static_cast<std::int64_t>(v.bytes()) * (size() - 1) / size(); }
+  std::int64_t part(const View& v) const { return parts_bytes_sent(static_cast<std::int64_t>(v.bytes()), size()); }
   void add(const char* operation, std::int64_t bytes) {
     if (size() > 1) log_.add(name(), operation, bytes);
   }

@@ -22,7 +22,7 @@ constexpr const char* kOpNames[] = {"all_reduce", "all_gather", "reduce_scatter"
 
 // What one rank brings to operation number n of a group.
 struct Post {
-  bool here = false;
+  bool here = false;  // also after it gave up
   Op op = Op::barrier;
   const std::byte* in = nullptr;
   std::size_t bytes = 0;
@@ -102,7 +102,7 @@ class ThreadWork : public Handle::Work {
         throw Error(Code::comm, fmt::format("rank {} failed while this rank waited", r), what_);
       const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (s > job_.options.timeout_s)
-        throw Error(Code::comm, fmt::format("no answer after {:.0f} s from {}", s, missing()), what_,
+        throw Error(Code::comm, fmt::format("no answer after {:.1f} s from {}", s, missing()), what_,
                     "look at those ranks; --distributed-timeout-minutes sets the limit");
     }
   }
@@ -158,7 +158,7 @@ class Collective final : public ThreadWork {
     if (over_) return;
     std::unique_lock lock(board_.mutex);
     --operation().posted;
-    operation().posts[static_cast<std::size_t>(rank_)].here = false;
+    operation().posts[static_cast<std::size_t>(rank_)].in = nullptr;
     while (operation().readers > 0) {
       lock.unlock();
       std::this_thread::yield();

@@ -183,7 +183,7 @@ void Operation::look_for_disagreement() const {
 }
 
 void Operation::time_out(double seconds) const {
-  throw Error(Code::comm, fmt::format("no answer after {:.0f} s from {}", seconds, ranks_text(waiting_for())), text(),
+  throw Error(Code::comm, fmt::format("no answer after {:.1f} s from {}", seconds, ranks_text(waiting_for())), text(),
               "look at those ranks; --distributed-timeout-minutes sets the limit");
 }
 

@@ -29,12 +29,11 @@ class Reduction final : public Operation {
       : Operation(group, call, number),
         target_(target),
         direct_(target.gather && bytes(target.elements) <= kDirectBytes) {
-    const std::int64_t limit = std::min(kPieceBytes, group.job->options.max_chunk_bytes);
-    piece_ = direct_ ? target.elements : std::max<std::int64_t>(1, limit / bytes(1));
-    std::int64_t longest = 0;
+    std::int64_t longest = 1;
     for (int r = 0; r < group.size; ++r) longest = std::max(longest, shard(r).size());
-    num_pieces_ = group.size == 1 ? 0 : std::max<std::int64_t>(1, (longest + piece_ - 1) / piece_);
-    piece_ = std::min(piece_, std::max<std::int64_t>(longest, 1));
+    const std::int64_t limit = std::min(kPieceBytes, group.job->options.max_chunk_bytes);
+    piece_ = direct_ ? longest : std::min(longest, std::max<std::int64_t>(1, limit / bytes(1)));
+    num_pieces_ = group.size == 1 ? 0 : (longest + piece_ - 1) / piece_;
     if (group.size == 1 && target.out != target.in)
       std::copy_n(target.in, bytes(target.elements), target.out);
     advance();
