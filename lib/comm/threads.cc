@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "comm/reduction.h"
+#include "comm/volume.h"
 #include "comm/world.h"
 
 namespace mt::comm {
@@ -27,7 +28,8 @@ struct Post {
   const std::byte* in = nullptr;
   std::size_t bytes = 0;
   std::vector<std::int64_t> send_bytes;  // all_to_all: per peer
-  std::vector<std::byte> reduced;        // this rank's shard after phase 1
+  std::unique_ptr<std::byte[]> reduced;  // this rank's shard after phase 1
+  std::size_t reduced_bytes = 0;
 };
 
 struct Operation {
@@ -91,19 +93,17 @@ class ThreadWork : public Handle::Work {
   }
   void wait() final {
     const auto start = std::chrono::steady_clock::now();
-    for (int spins = 0; !test(); ++spins) {
+    for (int turns = 1; !test(); ++turns) {
       for (auto* w : in_flight_.works) w->test();
-      if (spins < 64) {
-        std::this_thread::yield();
-        continue;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(spins < 1024 ? 20 : 200));
+      std::this_thread::yield();
+      if (turns % 64 != 0) continue;
       if (const int r = job_.failed(); r >= 0)
         throw Error(Code::comm, fmt::format("rank {} failed while this rank waited", r), what_);
       const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (s > job_.options.timeout_s)
         throw Error(Code::comm, fmt::format("no answer after {:.1f} s from {}", s, missing()), what_,
                     "look at those ranks; --distributed-timeout-minutes sets the limit");
+      if (s > 0.002) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
 
@@ -149,7 +149,7 @@ class Collective final : public ThreadWork {
                                 call_.in.bytes(), ranks_[r], kOpNames[static_cast<int>(p.op)], p.bytes),
                     "group " + group);
     auto& mine = o.posts[static_cast<std::size_t>(rank_)];
-    mine = {true, call_.op, static_cast<const std::byte*>(call_.in.data), call_.in.bytes(), call_.send_bytes, {}};
+    mine = {true, call_.op, static_cast<const std::byte*>(call_.in.data), call_.in.bytes(), call_.send_bytes, nullptr, 0};
     ++o.posted;
   }
 
@@ -157,8 +157,7 @@ class Collective final : public ThreadWork {
   ~Collective() override {
     if (over_) return;
     std::unique_lock lock(board_.mutex);
-    --operation().posted;
-    operation().posts[static_cast<std::size_t>(rank_)].in = nullptr;
+    --operation().posted;  // never complete again; its post stays, as this rank was here
     while (operation().readers > 0) {
       lock.unlock();
       std::this_thread::yield();
@@ -174,7 +173,13 @@ class Collective final : public ThreadWork {
     const int n = static_cast<int>(ranks_.size());
     if (state_ == 0) {
       if (!reached(&Operation::posted, n, 1)) return false;
-      first_phase();
+      try {
+        first_phase();
+      } catch (...) {  // out of memory: nobody may wait for this reader
+        const std::lock_guard lock(board_.mutex);
+        --operation().readers;
+        throw;
+      }
       mark(&Operation::phase1, -1);
       state_ = 1;
     }
@@ -205,20 +210,15 @@ class Collective final : public ThreadWork {
     operation().readers += readers;
   }
 
-  // Elements [begin, end) of a reduction that rank r answers for.
-  std::pair<std::int64_t, std::int64_t> shard(int r) const {
-    const std::int64_t total = call_.in.size(), n = static_cast<std::int64_t>(ranks_.size());
-    return {total * r / n, total * (r + 1) / n};
-  }
-
   void first_phase() {
     auto& mine = peers_[rank_];
     if (call_.op == Op::all_reduce || call_.op == Op::reduce_scatter) {
-      const auto [lo, hi] = shard(rank_);
+      const auto [lo, hi] = shard_of(call_.in.size(), rank_, static_cast<int>(ranks_.size()));
       std::vector<const std::byte*> sources;
       for (std::size_t r = 0; r < ranks_.size(); ++r) sources.push_back(peers_[r].in + bytes_of(call_.dtype, lo));
-      mine.reduced.resize(static_cast<std::size_t>(bytes_of(call_.dtype, hi - lo)));
-      reduce_local(call_.dtype, call_.reduce, sources, mine.reduced.data(), hi - lo);
+      mine.reduced_bytes = static_cast<std::size_t>(bytes_of(call_.dtype, hi - lo));
+      mine.reduced = std::make_unique_for_overwrite<std::byte[]>(mine.reduced_bytes);
+      reduce_local(call_.dtype, call_.reduce, sources, mine.reduced.get(), hi - lo);
     } else if (call_.op == Op::all_gather) {
       auto* out = static_cast<std::byte*>(call_.out.data);
       for (std::size_t r = 0; r < ranks_.size(); ++r, out += mine.bytes) copy(out, peers_[r].in, mine.bytes);
@@ -242,10 +242,10 @@ class Collective final : public ThreadWork {
   // Only now has every rank read the inputs, so outputs that alias them may be written.
   void second_phase() {
     auto* out = static_cast<std::byte*>(call_.out.data);
-    if (call_.op == Op::reduce_scatter) copy(out, peers_[rank_].reduced.data(), peers_[rank_].reduced.size());
+    if (call_.op == Op::reduce_scatter) copy(out, peers_[rank_].reduced.get(), peers_[rank_].reduced_bytes);
     if (call_.op == Op::all_reduce)
-      for (std::size_t r = 0; r < ranks_.size(); out += peers_[r].reduced.size(), ++r)
-        copy(out, peers_[r].reduced.data(), peers_[r].reduced.size());
+      for (std::size_t r = 0; r < ranks_.size(); out += peers_[r].reduced_bytes, ++r)
+        copy(out, peers_[r].reduced.get(), peers_[r].reduced_bytes);
   }
 
   static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -413,17 +413,24 @@ void run_local_ranks(int num_ranks, const CommOptions& options,
   for (int r = 0; r < num_ranks; ++r) ranks.push_back(r);
   Board& board = job.board("world");
   std::vector<std::thread> threads;
-  for (int r = 0; r < num_ranks; ++r)
-    threads.emplace_back([&, r] {
-      try {
-        body(std::make_unique<Threads>(job, nullptr, board, "world", ranks, r));
-      } catch (...) {
-        const std::lock_guard lock(job.mutex);
-        if (job.failed_rank >= 0) return;
-        job.failed_rank = r;
-        job.failure = std::current_exception();
-      }
-    });
+  const auto fail = [&job](int r) {
+    const std::lock_guard lock(job.mutex);
+    if (job.failed_rank >= 0) return;
+    job.failed_rank = r;
+    job.failure = std::current_exception();
+  };
+  for (int r = 0; r < num_ranks; ++r) try {
+      threads.emplace_back([&, r] {
+        try {
+          body(std::make_unique<Threads>(job, nullptr, board, "world", ranks, r));
+        } catch (...) {
+          fail(r);
+        }
+      });
+    } catch (...) {  // no more threads to be had: those that run must hear of it
+      fail(r);
+      break;
+    }
   for (auto& t : threads) t.join();
   if (job.failure) std::rethrow_exception(job.failure);
 }
