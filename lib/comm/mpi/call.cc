@@ -23,4 +23,21 @@ void Job::progress() {
   for (std::size_t i = 0; i < in_flight.size(); ++i) in_flight[i]->test();
 }
 
+Scratch Job::take_scratch(std::int64_t bytes) {
+  // The smallest that is large enough.
+  auto best = scratch.end();
+  for (auto it = scratch.begin(); it != scratch.end(); ++it)
+    if (it->bytes >= bytes && (best == scratch.end() || it->bytes < best->bytes)) best = it;
+  if (best == scratch.end())
+    return {std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)), bytes};
+  Scratch taken = std::move(*best);
+  scratch.erase(best);
+  return taken;
+}
+
+void Job::give_back(Scratch used) {
+  constexpr std::size_t kKept = 32;
+  if (scratch.size() < kKept) scratch.push_back(std::move(used));
+}
+
 }  // namespace mt::comm::mpi

@@ -13,8 +13,12 @@ namespace mt::comm::mpi {
 
 namespace {
 
-constexpr std::int64_t kPieceBytes = 256 << 10;  // of one shard
 constexpr std::int64_t kPiecesInFlight = 4;
+
+// Of one shard, so that what all peers send for a piece stays in the second-level cache.
+std::int64_t piece_bytes(int ranks) {
+  return std::clamp<std::int64_t>((1 << 20) / std::max(1, ranks - 1), 16 << 10, 256 << 10);
+}
 
 struct Target {
   std::byte* in;
@@ -31,7 +35,7 @@ class Reduction final : public Operation {
         direct_(target.gather && bytes(target.elements) <= kDirectBytes) {
     std::int64_t longest = 1;
     for (int r = 0; r < group.size; ++r) longest = std::max(longest, shard(r).size());
-    const std::int64_t limit = std::min(kPieceBytes, group.job->options.max_chunk_bytes);
+    const std::int64_t limit = std::min(piece_bytes(group.size), group.job->options.max_chunk_bytes);
     piece_ = direct_ ? longest : std::min(longest, std::max<std::int64_t>(1, limit / bytes(1)));
     num_pieces_ = group.size == 1 ? 0 : (longest + piece_ - 1) / piece_;
     if (group.size == 1 && target.out != target.in)
@@ -45,7 +49,7 @@ class Reduction final : public Operation {
     std::int64_t index;
     Stage stage;
     Exchange exchange;
-    std::vector<std::byte> received;
+    Scratch received;
   };
 
   std::int64_t bytes(std::int64_t n) const { return bytes_of(call_.dtype, n); }
@@ -73,7 +77,7 @@ class Reduction final : public Operation {
         earlier_scattered = earlier_scattered && p.stage != Stage::scatter;
       }
       while (!pieces_.empty() && pieces_.front().stage == Stage::done) {
-        free_.push_back(std::move(pieces_.front().received));
+        group_.job->give_back(std::move(pieces_.front().received));
         pieces_.pop_front();
         moved = true;
       }
@@ -83,13 +87,9 @@ class Reduction final : public Operation {
 
   void start_piece() {
     auto& p = pieces_.emplace_back(Piece{started_++, Stage::scatter, {}, {}});
-    if (!free_.empty()) {
-      p.received = std::move(free_.back());
-      free_.pop_back();
-    }
     const std::int64_t mine = bytes(part(group_.rank, p.index).size());
-    p.received.resize(static_cast<std::size_t>(bytes(piece_) * (group_.size - 1)));
-    std::byte* to = p.received.data();
+    p.received = group_.job->take_scratch(bytes(piece_) * (group_.size - 1));
+    std::byte* to = p.received.data.get();
     for (int r = 0; r < group_.size; ++r) {
       if (r == group_.rank) continue;
       if (mine > 0 || direct_) p.exchange.receive(group_, to, mine, r, tag(0));
@@ -106,7 +106,7 @@ class Reduction final : public Operation {
   void reduce(Piece& p) {
     const Shard mine = part(group_.rank, p.index);
     sources_.clear();
-    const std::byte* received = p.received.data();
+    const std::byte* received = p.received.data.get();
     for (int r = 0; r < group_.size; ++r) {
       sources_.push_back(r == group_.rank ? target_.in + bytes(mine.begin) : received);
       if (r != group_.rank) received += bytes(mine.size());
@@ -138,7 +138,6 @@ class Reduction final : public Operation {
   bool direct_;
   std::int64_t piece_ = 1, num_pieces_ = 0, started_ = 0;
   std::deque<Piece> pieces_;
-  std::vector<std::vector<std::byte>> free_;
   std::vector<const std::byte*> sources_;
 };
 
