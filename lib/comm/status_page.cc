@@ -96,7 +96,8 @@ void StatusSlot::wait_over() {
 RankStatus StatusSlot::read() const {
   RankStatus s;
   // A rank killed in the middle of a change leaves the version odd: then the last look has to do.
-  for (int look = 0; look < 1000; ++look) {
+  for (int look = 0; look < 2000; ++look) {
+    if (look > 100) ::usleep(100);  // the writer lost its core in the middle
     const std::uint64_t before = version_.load(std::memory_order_acquire);
     s.step = step_.load(std::memory_order_relaxed);
     s.phase = phase_.get();
