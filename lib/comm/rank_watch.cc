@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/world.h"
 
 namespace mt::comm {
 
@@ -49,6 +51,7 @@ class Watcher {
   int killed(int number) {
     if (page_.claim_last_word())
       log::line(fmt::format("killed by signal {} ({}) at {}", number, ::strsignal(number), report()));
+    drain_output();
     return 128 + number;
   }
 
@@ -64,6 +67,7 @@ class Watcher {
     if (page_.claim_last_word())
       log::line(fmt::format("silent for {:.0f} s at {} (look at that process; --distributed-timeout-minutes sets the "
                             "limit)", options_.silent_after_s, report()));
+    drain_output();
     ::kill(rank_, SIGKILL);
     int status = 0;
     ::waitpid(rank_, &status, 0);
@@ -92,6 +96,7 @@ void watch_rank(StatusPage& page, const WatchOptions& options) {
   for (int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, number);
   // Blocked before the fork, so that none is lost in between.
   ::sigprocmask(SIG_BLOCK, &signals, &before);
+  std::fflush(nullptr);  // or both processes would write what is buffered
   const pid_t parent = ::getpid();
   const pid_t rank = ::fork();
   if (rank < 0) {

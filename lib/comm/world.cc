@@ -1,5 +1,7 @@
 #include "comm/world.h"
 
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,8 +17,19 @@ bool started_by_mpi() {
   return false;
 }
 
-void leave_job(Communicator& world, int exit_status) {
+void drain_output() {
   std::fflush(stdout);
+  for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat kind {};
+    if (::fstat(fd, &kind) != 0 || !S_ISFIFO(kind.st_mode)) continue;
+    int left = 0;
+    for (int ms = 0; ms < 2000 && ::ioctl(fd, FIONREAD, &left) == 0 && left > 0; ++ms) ::usleep(1000);
+  }
+  ::usleep(50000);  // read by the launcher's proxy, which passes it on
+}
+
+void leave_job(Communicator& world, int exit_status) {
+  drain_output();
   Stream stream;
   world.barrier(stream).wait_host();
   // One abort is enough, and says its word once; the others wait to be ended by it, but not for ever.

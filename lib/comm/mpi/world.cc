@@ -46,6 +46,7 @@ std::unique_ptr<Communicator> mpi_world(const CommOptions& options) {
 }
 
 void abort_job(int exit_status) {
+  drain_output();
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
