@@ -277,6 +277,7 @@ fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
   Gathering gathering(m);
   for (int rank = 0; rank < meta.world_size; ++rank) {
     const auto path = dir / rank_file_name(rank);
+    if (!fs::exists(path)) throw Error(Code::corrupt, fmt::format("rank {} left no table of what it wrote", rank), path.string());
     gathering.add(read_json(path), path.string());
   }
   for (const auto& f : m.files) {

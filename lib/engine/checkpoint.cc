@@ -157,6 +157,8 @@ void together(const std::filesystem::path& root, std::int64_t iteration, Stream&
     act();
   } catch (const Error& e) {
     mine = e;
+  } catch (const std::exception& e) {  // memory, std::filesystem: the other ranks must not wait for this one
+    mine = Error(Code::io, e.what(), root.string());
   }
   if (!any_rank(stream, world, mine.has_value())) return;
   if (world.rank() == 0) abort_save(root, iteration);

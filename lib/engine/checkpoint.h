@@ -36,7 +36,8 @@ void load_weights(const Reader& reader, Stream& stream, ParameterStore& store);
 
 // Save the whole job's state as `meta.iteration` under `root`. Collective over the world.
 //   gives  bytes of this rank's data file
-//   fails  the first failing rank's error, on every rank; the previous checkpoint stays
+//   fails  on every rank: with its own error where it failed, with Error{io} saying so elsewhere; nothing is left over
+//          and the previous checkpoint stays
 std::uint64_t save_training(const std::filesystem::path& root, const CheckpointMeta& meta, const ModelSpec& model,
                             Stream& stream, const Groups& groups, const ParameterStore& store,
                             const Optimizer& optimizer);

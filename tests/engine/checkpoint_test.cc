@@ -1,0 +1,327 @@
+// Whole training states through checkpoints of every layout, what cannot be loaded, and saves that fail on one rank.
+
+#include "engine/checkpoint.h"
+
+#include <atomic>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/temporary_directory.h"
+#include "ckpt/iterations.h"
+#include "ckpt/store.h"
+#include "params/rank_params.h"
+
+namespace mt {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryDirectory;
+
+// Big enough that tables are cut among their replicas (64 KiB and more), with a vocabulary that no layout divides.
+ModelSpec model_of(bool llama, int kv_heads = 2) { return test::small_model({llama, 8, kv_heads, 1031}); }
+
+struct RankState : test::RankParams {
+  Optimizer optimizer;
+  RankState(Communicator& world, const ModelSpec& m, const ParallelSpec& parallel, DType compute = DType::f32,
+            Stream::Mode mode = Stream::Mode::immediate)
+      : RankParams(world, m, parallel, compute, mode), optimizer(store, {}, {}) {}
+  View state(int param, const std::string& kind) const {
+    return kind == "master" ? optimizer.master(param)
+                            : kind == "exp_avg" ? optimizer.exp_avg(param) : optimizer.exp_avg_sq(param);
+  }
+};
+
+const char* const kKinds[] = {"master", "exp_avg", "exp_avg_sq"};
+
+// What every element of a run holds, as a function of its place.
+float value_of(const std::string& name, const std::string& kind, std::int64_t element) {
+  const std::uint64_t h = (xxh3(name + kind) + static_cast<std::uint64_t>(element)) * 0x9E3779B97F4A7C15ull;
+  return static_cast<float>(h >> 40) * 0x1p-24f - 0.5f;
+}
+
+void fill(RankState& r) {
+  for (int p = 0; p < r.store.num_params(); ++p)
+    for (const auto& piece : r.store.spec(p).pieces)
+      for (const char* kind : kKinds)
+        test::for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
+          *reinterpret_cast<float*>(at) = value_of(piece.name, kind, e);
+        });
+  r.optimizer.publish(r.stream);
+}
+
+void save(const fs::path& root, Communicator& world, RankState& r, std::int64_t iteration) {
+  CheckpointMeta meta;
+  meta.iteration = iteration;
+  meta.world_size = world.size();
+  meta.version = "test";
+  (void)save_training(root, meta, r.model, r.stream, r.groups, r.store, r.optimizer);
+}
+
+void save_all(const fs::path& root, const ModelSpec& model, int tp, int dp, DType compute, bool sp = false) {
+  test::on_ranks(tp * dp, [&](Communicator& world) {
+    RankState r(world, model, test::layout(tp, dp, sp), compute, tp == 2 ? Stream::Mode::deferred : Stream::Mode::immediate);
+    fill(r);
+    save(root, world, r, 7);
+  });
+}
+
+std::int64_t wrong_elements(const RankState& r, const char* kind) {
+  std::int64_t wrong = 0;
+  for (int p = 0; p < r.store.num_params(); ++p)
+    for (const auto& piece : r.store.spec(p).pieces)
+      test::for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
+        wrong += *reinterpret_cast<float*>(at) != value_of(piece.name, kind, e);
+      });
+  return wrong;
+}
+
+struct Case {
+  int save_tp, save_dp, load_tp, load_dp;
+  bool llama;
+  DType dtype;
+};
+
+class Resharding : public testing::TestWithParam<Case> {};
+
+TEST_P(Resharding, WeightsMomentsAndMasterComeBackBitwise) {
+  const Case& c = GetParam();
+  const TemporaryDirectory dir;
+  const ModelSpec model = model_of(c.llama);
+  save_all(dir.path(), model, c.save_tp, c.save_dp, c.dtype, c.save_tp > 1);
+  test::on_ranks(c.load_tp * c.load_dp, [&](Communicator& world) {
+    RankState r(world, model, test::layout(c.load_tp, c.load_dp), c.dtype);
+    const Reader reader(dir.path() / iteration_name(7));
+    check_loadable(reader, model, r.store.specs(), LoadWhat::everything);
+    load_training(reader, r.stream, r.store, r.optimizer, LoadWhat::everything);
+    r.stream.synchronize();
+    for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind << " rank " << world.rank();
+    if (c.dtype != DType::bf16) return;
+    std::int64_t wrong = 0;
+    for (int p = 0; p < r.store.num_params(); ++p)
+      for (const auto& piece : r.store.spec(p).pieces)
+        test::for_each_element(r.store.weight(p), piece, [&](std::int64_t e, std::byte* at) {
+          wrong += reinterpret_cast<bf16*>(at)->bits != to_bf16(value_of(piece.name, "master", e)).bits;
+        });
+    EXPECT_EQ(wrong, 0) << "weights are the rounded master";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Resharding,
+    testing::Values(Case{1, 1, 4, 1, true, DType::f32}, Case{4, 2, 1, 1, true, DType::bf16},
+                    Case{2, 3, 8, 1, false, DType::f32}, Case{8, 1, 2, 2, false, DType::bf16},
+                    Case{1, 4, 2, 1, true, DType::f32}, Case{4, 1, 4, 2, false, DType::f32}));
+
+TEST(Checkpoint, EveryByteIsWrittenOnceAndTheWorkIsShared) {
+  const TemporaryDirectory dir;
+  const ModelSpec model = model_of(true);
+  save_all(dir.path(), model, 2, 2, DType::bf16);
+  const Manifest m = read_manifest(dir.path() / iteration_name(7));  // refuses gaps and overlaps
+  const auto n = static_cast<std::uint64_t>(num_parameters(model));
+  EXPECT_EQ(m.tensor_bytes(), n * (2 + 3 * 4));
+  ASSERT_EQ(m.files.size(), 4u);
+  for (const auto& f : m.files) {
+    EXPECT_GT(f.bytes, n * 14 / 4 / 2) << f.name << " has less than half its share";
+    EXPECT_LT(f.bytes, n * 14 / 4 * 3 / 2) << f.name << " has more than half beyond its share";
+  }
+  std::uint64_t planned = 0;
+  for (const auto& c : place(test::layout(2, 2)).coordinates)
+    for (const auto& b : boxes_to_write(model, test::layout(2, 2), c, DType::bf16)) planned += b.bytes();
+  EXPECT_EQ(planned, m.tensor_bytes());
+}
+
+TEST(Checkpoint, WeightsAloneLeaveMomentsAsTheyWere) {
+  const TemporaryDirectory dir;
+  const ModelSpec model = model_of(false);
+  save_all(dir.path(), model, 1, 1, DType::f32);
+  test::on_ranks(2, [&](Communicator& world) {
+    RankState r(world, model, test::layout(2, 1), DType::bf16);  // f32 checkpoint, bf16 model: converted
+    const Reader reader(dir.path() / iteration_name(7));
+    load_training(reader, r.stream, r.store, r.optimizer, LoadWhat::weights);
+    r.stream.synchronize();
+    EXPECT_EQ(wrong_elements(r, "master"), 0) << "the master is the f32 weight, not its rounding";
+    for (int p = 0; p < r.store.num_params(); ++p)
+      for (std::int64_t i = 0; i < r.optimizer.exp_avg(p).size(); ++i)
+        ASSERT_EQ(r.optimizer.exp_avg(p).as<float>()[i], 0.0f);
+  });
+}
+
+TEST(Checkpoint, ABf16CheckpointFillsAnF32ModelFromItsMaster) {
+  const TemporaryDirectory dir;
+  const ModelSpec model = model_of(true);
+  save_all(dir.path(), model, 2, 1, DType::bf16);
+  test::on_ranks(1, [&](Communicator& world) {
+    RankState r(world, model, {});
+    const Reader reader(dir.path() / iteration_name(7));
+    load_training(reader, r.stream, r.store, r.optimizer, LoadWhat::everything);
+    for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind;
+    ParameterStore scoring(r.store.specs(), DType::f32, {}, ParameterStore::Gradients::absent);
+    load_weights(reader, r.stream, scoring);
+    const float first = scoring.weight(0).as<float>()[0];
+    EXPECT_EQ(first, to_f32(to_bf16(value_of("embedding.word_embeddings.weight", "master", 0)))) << "scoring reads weights";
+  });
+}
+
+void expect_refused(const fs::path& dir, const ModelSpec& model, LoadWhat what, const std::string& says) {
+  const Reader reader(dir);
+  try {
+    check_loadable(reader, model, param_specs(model, {}, {}), what);
+    ADD_FAILURE() << "accepted, though " << says;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::config) << e.what();
+    EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what() << " does not say " << says;
+  }
+}
+
+TEST(Checkpoint, WhatDoesNotFitIsRefusedByName) {
+  const TemporaryDirectory dir;
+  const test::Sizes sizes{true, 8, 2, 61};
+  save_all(dir.path(), test::small_model(sizes), 1, 1, DType::f32);
+  const fs::path at = dir.path() / iteration_name(7);
+  const auto changed = [&](auto change) {
+    ModelOptions o = test::small_options(sizes);
+    change(o);
+    return build_model(o, 61);
+  };
+  const auto all = LoadWhat::everything;
+  expect_refused(at, test::small_model({true, 8, 2, 62}), all, "embedding.word_embeddings.weight");
+  expect_refused(at, test::small_model({true, 8, 2, 62}), all, "[62, 32]");
+  expect_refused(at, changed([](auto& o) { o.num_layers = 3; }), all, "decoder.layers.2.");
+  expect_refused(at, changed([](auto& o) { o.num_layers = 1; }), all, "decoder.layers.1.");
+  expect_refused(at, changed([](auto& o) { o.add_bias_linear = true; }), all, "bias");
+  expect_refused(at, changed([](auto& o) { o.untie_embeddings_and_output_weights = false; }), all, "output_layer.weight");
+  expect_refused(at, changed([](auto& o) { o.swiglu = false; }), all, "linear_fc1");
+  expect_refused(at, changed([](auto& o) { o.num_query_groups = 4; }), all, "linear_k.weight");
+}
+
+TEST(Checkpoint, ACheckpointWithoutMomentsServesWeightsAlone) {
+  const TemporaryDirectory dir;
+  const ModelSpec model = test::small_model();
+  test::on_ranks(1, [&](Communicator& world) {
+    RankState r(world, model, {});
+    fill(r);
+    std::vector<TensorShard> shards;
+    for (int p = 0; p < r.store.num_params(); ++p)
+      for (const auto& piece : r.store.spec(p).pieces)
+        shards.push_back({{piece.name, "weight", DType::f32, piece.shape, piece.box},
+                          static_cast<std::byte*>(piece_view(r.store.weight(p), piece).data)});
+    write_rank(begin_save(dir.path(), 7), 0, shards);
+    CheckpointMeta meta;
+    meta.iteration = 7;
+    commit(dir.path(), meta);
+    const fs::path at = dir.path() / iteration_name(7);
+    expect_refused(at, model, LoadWhat::everything, "exp_avg");
+    RankState fresh(world, model, {});
+    load_training(Reader(at), fresh.stream, fresh.store, fresh.optimizer, LoadWhat::weights);
+    EXPECT_EQ(wrong_elements(fresh, "master"), 0);
+  });
+}
+
+// Forwards to a world, and calls `strike` after the n-th all-reduce: a save is three agreements.
+class Interrupted final : public Communicator {
+ public:
+  Interrupted(Communicator& inner, int after, std::function<void()> strike)
+      : Communicator(inner.name(), inner.world_ranks()), inner_(inner), left_(after), strike_(std::move(strike)) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Handle all_reduce(Stream& s, View x, Reduce op) override {
+    inner_.all_reduce(s, x, op).wait_host();
+    if (--left_ == 0) strike_();
+    return {};
+  }
+  Handle all_gather(Stream& s, View in, View out) override { return inner_.all_gather(s, in, out); }
+  Handle reduce_scatter(Stream& s, View in, View out, Reduce op) override { return inner_.reduce_scatter(s, in, out, op); }
+  Handle all_to_all(Stream& s, View in, View out) override { return inner_.all_to_all(s, in, out); }
+  Handle all_to_all_v(Stream& s, View in, std::span<const std::int64_t> a, View out,
+                      std::span<const std::int64_t> b) override {
+    return inner_.all_to_all_v(s, in, a, out, b);
+  }
+  Handle broadcast(Stream& s, View x, int root) override { return inner_.broadcast(s, x, root); }
+  Handle send(Stream& s, View x, int peer) override { return inner_.send(s, x, peer); }
+  Handle recv(Stream& s, View x, int peer) override { return inner_.recv(s, x, peer); }
+  Handle barrier(Stream& s) override { return inner_.barrier(s); }
+  void progress() override { inner_.progress(); }
+  std::unique_ptr<Communicator> make_group(const std::vector<int>& ranks, const std::string& name) override {
+    return inner_.make_group(ranks, name);
+  }
+
+ private:
+  Communicator& inner_;
+  int left_;
+  std::function<void()> strike_;
+};
+
+// A save of iteration 8 over 4 ranks in which `strike` happens on the failing rank after the n-th agreement must fail on all ranks
+// and leave iteration 7 as it was.
+void expect_save_fails_everywhere(const fs::path& root, int after, const std::function<void(const fs::path&)>& strike,
+                                  Code on_the_rank_that_fails, int failing_rank) {
+  const ModelSpec model = test::small_model();
+  save_all(root, model, 2, 2, DType::f32);
+  std::atomic<int> failed{0};
+  test::on_ranks(4, [&](Communicator& inner) {
+    Interrupted world(inner, inner.rank() == failing_rank ? after : 0, [&] { strike(root / temporary_name(8)); });
+    RankState r(world, model, test::layout(2, 2));
+    fill(r);
+    try {
+      save(root, world, r, 8);
+    } catch (const Error& e) {
+      ++failed;
+      EXPECT_EQ(e.code(), world.rank() == failing_rank ? on_the_rank_that_fails : Code::io) << e.what();
+    }
+  });
+  EXPECT_EQ(failed, 4);
+  EXPECT_EQ(read_tracker(root), 7);
+  EXPECT_FALSE(fs::exists(root / iteration_name(8)));
+  EXPECT_FALSE(fs::exists(root / temporary_name(8))) << "nothing is left over";
+  EXPECT_EQ(resolve(root).iteration, 7);
+  test::on_ranks(1, [&](Communicator& world) {
+    RankState r(world, model, {});
+    load_training(Reader(resolve(root).dir), r.stream, r.store, r.optimizer, LoadWhat::everything);
+    EXPECT_EQ(wrong_elements(r, "exp_avg_sq"), 0);
+  });
+}
+
+TEST(Checkpoint, AWriteThatFailsOnOneRankFailsTheSaveOnAllAndKeepsTheLastOne) {
+  const TemporaryDirectory dir;
+  expect_save_fails_everywhere(
+      dir.path(), 1, [](const fs::path& tmp) { fs::create_directory(tmp / data_file_name(1)); }, Code::io, 1);
+}
+
+TEST(Checkpoint, ACommitThatFailsOnTheFirstRankFailsTheSaveOnAllAndKeepsTheLastOne) {
+  const TemporaryDirectory dir;
+  expect_save_fails_everywhere(
+      dir.path(), 2, [](const fs::path& tmp) { fs::remove(tmp / rank_file_name(1)); }, Code::corrupt, 0);
+}
+
+TEST(Checkpoint, ADirectoryThatCannotBeMadeFailsTheSaveOnAll) {
+  const TemporaryDirectory dir;
+  std::ofstream(dir.path() / "file") << "not a directory";
+  std::atomic<int> failed{0};
+  test::on_ranks(2, [&](Communicator& world) {
+    RankState r(world, test::small_model(), test::layout(2, 1));
+    try {
+      save(dir.path() / "file", world, r, 1);
+    } catch (const Error& e) {
+      ++failed;
+      EXPECT_EQ(e.code(), Code::io) << e.what();
+    }
+  });
+  EXPECT_EQ(failed, 2);
+}
+
+TEST(Checkpoint, AnyRankIsTrueEverywhereWhenOneSaysSo) {
+  for (const auto mode : {Stream::Mode::immediate, Stream::Mode::deferred})
+    test::on_ranks(3, [&](Communicator& world) {
+      Stream stream({}, 1, mode);
+      EXPECT_FALSE(any_rank(stream, world, false));
+      for (int who = 0; who < 3; ++who) EXPECT_TRUE(any_rank(stream, world, who == world.rank()));
+      EXPECT_TRUE(any_rank(stream, world, true));
+      EXPECT_FALSE(any_rank(stream, world, false));
+    });
+}
+
+}  // namespace
+}  // namespace mt
