@@ -13,6 +13,8 @@ namespace mt {
 std::int32_t sample(std::vector<float> logits, const SamplingOptions& o, std::uint64_t sequence,
                     std::uint64_t position) {
   MT_CHECK(!logits.empty(), "no logits");
+  for (float x : logits)
+    if (std::isnan(x)) throw Error(Code::data, "the model's logits are not numbers", "", "its weights may have diverged");
   if (o.temperature <= 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<std::int32_t> order(logits.size());
@@ -23,9 +25,10 @@ std::int32_t sample(std::vector<float> logits, const SamplingOptions& o, std::ui
   };
   std::size_t keep = order.size();
   if (o.top_k > 0) keep = std::min(keep, static_cast<std::size_t>(o.top_k));
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), better);
+  const double top = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  if (keep < order.size() || o.top_p < 1)
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), better);
   order.resize(keep);
-  const double top = static_cast<double>(logits[static_cast<std::size_t>(order[0])]);
   std::vector<double> weight;
   double total = 0;
   for (auto id : order) {
@@ -72,6 +75,9 @@ Generated generate(Session& session, const std::vector<std::int32_t>& prompt, st
   if (prompt.empty()) throw Error(Code::data, "the prompt has no tokens", "", "give some text, or a tokenizer with an end id");
   const auto length = static_cast<std::int64_t>(prompt.size());
   const auto& model = session.model();
+  for (auto id : prompt)
+    if (id < 0 || id >= model.vocab_size)
+      throw Error(Code::data, fmt::format("the prompt holds token {}, the model has {}", id, model.vocab_size));
   if (model.learned_positions && length + max_new > model.max_positions)
     throw Error(Code::config, fmt::format("{} prompt tokens and {} new ones are more than the model's {} positions",
                                           length, max_new, model.max_positions),

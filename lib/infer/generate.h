@@ -20,7 +20,8 @@ struct SamplingOptions {
   std::uint64_t seed = 1234;
 };
 
-// The next id from logits over the vocabulary.   cost  n log n with top-p, n otherwise
+// The next id from logits over the vocabulary.   cost  n log n with top-p, n log k with top-k, n otherwise
+//   fails  Error{data} when a logit is NaN
 std::int32_t sample(std::vector<float> logits, const SamplingOptions& options, std::uint64_t sequence,
                     std::uint64_t position);
 
@@ -32,7 +33,8 @@ struct Generated {
 
 // Up to `max_new` tokens after `prompt`. Collective; every rank gives the same ids.
 //   on_token  called with each new id on every rank; may be empty
-//   fails  Error{config} when prompt + max_new is more than a learned table of positions has; Error{data}: empty prompt
+//   fails  Error{config} when prompt + max_new is more than a learned table of positions has; Error{data}: empty prompt, ids
+//          the vocabulary does not have
 Generated generate(Session& session, const std::vector<std::int32_t>& prompt, std::int64_t max_new,
                    const SamplingOptions& sampling, std::optional<std::int32_t> stop_id, std::uint64_t sequence,
                    const std::function<void(std::int32_t)>& on_token);

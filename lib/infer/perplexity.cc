@@ -71,6 +71,28 @@ HostBatch batch_of(const std::vector<Window>& windows, std::size_t first, const 
   return b;
 }
 
+// Start id and tokens of each document, and their counts into `p`.
+std::vector<std::vector<std::int32_t>> sequences_of(const std::vector<ScoredDocument>& documents,
+                                                    std::optional<std::int32_t> start_id, std::int64_t vocab_size,
+                                                    Perplexity& p) {
+  std::vector<std::vector<std::int32_t>> sequences;
+  for (const auto& d : documents) {
+    std::vector<std::int32_t> s;
+    if (start_id) s.push_back(*start_id);
+    s.insert(s.end(), d.tokens.begin(), d.tokens.end());
+    if (!start_id && !s.empty()) ++p.unscored_tokens;
+    p.words += d.words;
+    p.bytes += d.bytes;
+    ++p.documents;
+    for (auto id : s)
+      if (id < 0 || id >= vocab_size)
+        throw Error(Code::data, fmt::format("document {} holds token {}, the model has {}", p.documents, id, vocab_size), "",
+                    "score with the tokenizer the model was trained with");
+    sequences.push_back(std::move(s));
+  }
+  return sequences;
+}
+
 }  // namespace
 
 Perplexity perplexity(Session& session, const std::vector<ScoredDocument>& documents,
@@ -86,17 +108,9 @@ Perplexity perplexity(Session& session, const std::vector<ScoredDocument>& docum
   if (p.stride > p.window)
     throw Error(Code::config, fmt::format("stride {} is more than the window {}", p.stride, p.window), "",
                 fmt::format("--stride {}", p.window));
-  std::vector<std::vector<std::int32_t>> sequences;
-  for (const auto& d : documents) {
-    std::vector<std::int32_t> s;
-    if (options.start_id) s.push_back(*options.start_id);
-    s.insert(s.end(), d.tokens.begin(), d.tokens.end());
-    if (!options.start_id && !s.empty()) ++p.unscored_tokens;
-    p.words += d.words;
-    p.bytes += d.bytes;
-    ++p.documents;
-    sequences.push_back(std::move(s));
-  }
+  if (options.micro_batch < 1)
+    throw Error(Code::config, fmt::format("micro-batch {} is less than 1", options.micro_batch), "", "--micro-batch-size 1");
+  const auto sequences = sequences_of(documents, options.start_id, session.model().vocab_size, p);
   std::vector<Window> windows;
   for (const auto& s : sequences) {
     if (s.empty()) continue;

@@ -38,7 +38,8 @@ struct Perplexity {
 };
 
 // Collective over the session's world; the same numbers on every rank.
-//   fails  Error{data} when there is nothing to score
+//   fails  Error{data} when there is nothing to score, or a token the vocabulary does not have; Error{config} for a window
+//          beyond a learned table of positions, a stride beyond the window, a micro-batch below 1
 Perplexity perplexity(Session& session, const std::vector<ScoredDocument>& documents,
                       const PerplexityOptions& options);
 

@@ -8,39 +8,24 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/temporary_directory.h"
 #include "ckpt/iterations.h"
 #include "ckpt/store.h"
-#include "params/rank_params.h"
+#include "engine/rank_state.h"
 
 namespace mt {
 namespace {
 
 namespace fs = std::filesystem;
+using test::RankState;
+using test::save;
 using test::TemporaryDirectory;
+using test::value_of;
 
 // Big enough that tables are cut among their replicas (64 KiB and more), with a vocabulary that no layout divides.
 ModelSpec model_of(bool llama, int kv_heads = 2) { return test::small_model({llama, 8, kv_heads, 1031}); }
 
-struct RankState : test::RankParams {
-  Optimizer optimizer;
-  RankState(Communicator& world, const ModelSpec& m, const ParallelSpec& parallel, DType compute = DType::f32,
-            Stream::Mode mode = Stream::Mode::immediate)
-      : RankParams(world, m, parallel, compute, mode), optimizer(store, {}, {}) {}
-  View state(int param, const std::string& kind) const {
-    return kind == "master" ? optimizer.master(param)
-                            : kind == "exp_avg" ? optimizer.exp_avg(param) : optimizer.exp_avg_sq(param);
-  }
-};
-
 const char* const kKinds[] = {"master", "exp_avg", "exp_avg_sq"};
-
-// What every element of a run holds, as a function of its place.
-float value_of(const std::string& name, const std::string& kind, std::int64_t element) {
-  const std::uint64_t h = (xxh3(name + kind) + static_cast<std::uint64_t>(element)) * 0x9E3779B97F4A7C15ull;
-  return static_cast<float>(h >> 40) * 0x1p-24f - 0.5f;
-}
 
 void fill(RankState& r) {
   for (int p = 0; p < r.store.num_params(); ++p)
@@ -50,14 +35,6 @@ void fill(RankState& r) {
           *reinterpret_cast<float*>(at) = value_of(piece.name, kind, e);
         });
   r.optimizer.publish(r.stream);
-}
-
-void save(const fs::path& root, Communicator& world, RankState& r, std::int64_t iteration) {
-  CheckpointMeta meta;
-  meta.iteration = iteration;
-  meta.world_size = world.size();
-  meta.version = "test";
-  (void)save_training(root, meta, r.model, r.stream, r.groups, r.store, r.optimizer);
 }
 
 void save_all(const fs::path& root, const ModelSpec& model, int tp, int dp, DType compute, bool sp = false) {
