@@ -19,7 +19,7 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
   auto options = std::make_shared<TrainingOptions>();
   auto launch = std::make_shared<Launch>();
   mt::options::add_model(table, options->model);
-  mt::options::add_parallel(table, options->parallel);
+  mt::options::add_parallel(table, *options);
   mt::options::add_batch(table, *options);
   mt::options::add_optimizer(table, *options);
   mt::options::add_data(table, options->data);

@@ -36,7 +36,8 @@ void add_model(OptionTable& t, ModelOptions& m) {
   t.add("embedding-init-method-std", m.embedding_init_method_std, "X", "of embeddings; default init-method-std");
 }
 
-void add_parallel(OptionTable& t, ParallelSpec& p) {
+void add_parallel(OptionTable& t, TrainingOptions& o) {
+  ParallelSpec& p = o.parallel;
   t.group("Parallel");
   t.add("tensor-model-parallel-size", p.tp, "N", "ranks that share each layer");
   t.add("pipeline-model-parallel-size", p.pp, "N", "ranks that share the depth");
@@ -45,6 +46,10 @@ void add_parallel(OptionTable& t, ParallelSpec& p) {
   t.add("expert-tensor-parallel-size", p.etp, "N", "ranks that share an expert");
   t.add("num-virtual-stages-per-pipeline-rank", p.vpp, "N", "model chunks a pipeline rank holds");
   t.add("sequence-parallel", p.sequence_parallel, "", "shard norms, dropout and residual over tp along tokens");
+  t.add("use-distributed-optimizer", o.use_distributed_optimizer, "", "shard optimizer state over dp (ZeRO 1)");
+  t.add("data-parallel-sharding-strategy", o.sharding_strategy, "NAME",
+        "no_shard, optim, optim_grads or optim_grads_params (ZeRO 0 to 3)");
+  t.add("use-megatron-fsdp", o.use_megatron_fsdp, "", "shard layer by layer; allows optim_grads_params, its default");
   t.add("rank-order", p.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
 }
 

@@ -10,7 +10,7 @@
 namespace mt::options {
 
 void add_model(OptionTable& table, ModelOptions& model);
-void add_parallel(OptionTable& table, ParallelSpec& parallel);
+void add_parallel(OptionTable& table, TrainingOptions& options);
 void add_batch(OptionTable& table, TrainingOptions& options);
 void add_optimizer(OptionTable& table, TrainingOptions& options);
 void add_data(OptionTable& table, DataOptions& data);

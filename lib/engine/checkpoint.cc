@@ -39,57 +39,77 @@ std::vector<KindRow> kinds_of(DType compute) {
   return k;
 }
 
+// A box this rank writes: where its bytes are, in elements of a shard's views.
 struct Owned {
   TensorBox what;
-  int param;
-  const Piece* piece;
+  std::size_t shard;
+  std::int64_t at;
 };
 
-std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ModelSpec& model,
-                               const ParallelSpec& parallel, const Coordinate& at, DType compute) {
-  std::vector<Owned> out;
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    for (const auto& piece : specs[i].pieces)
-      for (const auto& [kind, dtype] : kinds_of(compute)) {
-        const Box part = written_part(piece, replica_of(piece, model, parallel, at), dtype);
-        if (!part.empty()) out.push_back({{piece.name, kind, dtype, piece.shape, part}, static_cast<int>(i), &piece});
-      }
-  return out;
-}
-
-View state_of(const ParameterStore& store, const Optimizer& optimizer, int param, const std::string& kind) {
-  if (kind == "weight") return store.weight(param);
-  if (kind == "master") return optimizer.master(param);
-  return kind == "exp_avg" ? optimizer.exp_avg(param) : optimizer.exp_avg_sq(param);
-}
-
-// Where the first element of `part` lies in the piece's view (rows of a piece are contiguous).
-std::byte* address(const View& parameter, const Piece& piece, const Box& part) {
-  const View v = piece_view(parameter, piece);
-  MT_CHECK(v.contiguous(), "piece {} is not contiguous", piece.name);
+// What one rank of the replicas writes of a piece that is nowhere sharded.
+std::vector<PlacedBox> replica_part(const ParamSpec& spec, const Piece& piece, const Replica& replica, DType dtype) {
+  const Box part = written_part(piece, replica, dtype);
+  if (part.empty()) return {};
   std::int64_t first = -1;
   for_each_run(piece.box, part, [&](std::int64_t outer, std::int64_t, std::int64_t) {
     if (first < 0) first = outer;
   });
-  return static_cast<std::byte*>(v.data) + bytes_of(v.dtype, first);
+  const std::int64_t width = spec.shape.size() == 2 ? spec.shape[1] : 1;
+  return {{part, piece.local.offset[0] * width + first}};
 }
 
-// One request a piece and kind; `where` gives the destination, or an empty view when only checking.
-std::vector<TensorRequest> requests(const Reader& reader, const std::vector<ParamSpec>& specs,
+std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ModelSpec& model,
+                               const ParallelSpec& parallel, const Coordinate& at, DType compute) {
+  std::vector<Owned> out;
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    const OwnedRange& shard = plan.shards[i];
+    const auto& spec = specs[static_cast<std::size_t>(shard.param)];
+    for (const auto& piece : spec.pieces)
+      for (const auto& [kind, dtype] : kinds_of(compute)) {
+        std::vector<PlacedBox> parts;
+        if (!plan.spec.sharded())
+          parts = replica_part(spec, piece, replica_of(piece, model, parallel, at), dtype);
+        else if (first_replica(piece, model, parallel, at))
+          parts = boxes_in_range(spec, piece, shard.begin, shard.end);
+        for (auto& p : parts)
+          out.push_back({{piece.name, kind, dtype, piece.shape, std::move(p.box)}, i, p.at - shard.begin});
+      }
+  }
+  return out;
+}
+
+ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& at) {
+  return {parallel.zero_stage, parallel.cp * parallel.dp, at.cp + parallel.cp * at.dp};
+}
+
+View state_of(const ParameterStore& store, const Optimizer& optimizer, std::size_t shard, const std::string& kind) {
+  if (kind == "weight") return store.shard_weight(shard);
+  if (kind == "master") return optimizer.shard_master(shard);
+  return kind == "exp_avg" ? optimizer.shard_exp_avg(shard) : optimizer.shard_exp_avg_sq(shard);
+}
+
+std::byte* address(const View& flat, std::int64_t at) {
+  return static_cast<std::byte*>(flat.data) + bytes_of(flat.dtype, at);
+}
+
+// A request for every box of every shard and kind; `where` gives a shard's view, or an empty one when only checking.
+std::vector<TensorRequest> requests(const Reader& reader, const std::vector<ParamSpec>& specs, const ShardPlan& plan,
                                     const std::vector<KindRow>& kinds,
-                                    const std::function<View(int, const std::string&)>& where) {
+                                    const std::function<View(std::size_t, const std::string&)>& where) {
   std::vector<TensorRequest> out;
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    for (const auto& piece : specs[i].pieces) {
-      if (piece.box.empty()) continue;
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    const OwnedRange& shard = plan.shards[i];
+    const auto& spec = specs[static_cast<std::size_t>(shard.param)];
+    for (const auto& piece : spec.pieces)
       for (const auto& [kind, dtype] : kinds) {
         const bool from_weight = std::string(kind) == "master" && !reader.manifest().find(piece.name, "master");
         const std::string stored = from_weight ? "weight" : kind;
-        TensorRequest r{{piece.name, stored, dtype, piece.shape, piece.box}, nullptr, 0, stored == "weight" || from_weight};
-        if (const View v = where(static_cast<int>(i), kind); v) r.out = address(v, piece, piece.box);
-        out.push_back(std::move(r));
+        const View v = where(i, kind);
+        for (auto& part : boxes_in_range(spec, piece, shard.begin, shard.end))
+          out.push_back({{piece.name, stored, dtype, piece.shape, std::move(part.box)},
+                         v ? address(v, part.at - shard.begin) : nullptr, 0, stored == "weight"});
       }
-    }
+  }
   return out;
 }
 
@@ -118,27 +138,31 @@ std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec
                                       DType compute) {
   const auto specs = param_specs(model, parallel, coordinate);
   std::vector<TensorBox> out;
-  for (auto& o : owned_boxes(specs, model, parallel, coordinate, compute)) out.push_back(std::move(o.what));
+  for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), model, parallel, coordinate,
+                             compute))
+    out.push_back(std::move(o.what));
   return out;
 }
 
 void check_loadable(const Reader& reader, const ModelSpec& model, const std::vector<ParamSpec>& specs,
                     LoadWhat what) {
   require_same_tensors(reader, model);
-  reader.check(requests(reader, specs, load_kinds(what), [](int, const std::string&) { return View(); }));
+  reader.check(requests(reader, specs, plan_shards(specs, {}), load_kinds(what),
+                        [](std::size_t, const std::string&) { return View(); }));
 }
 
-void load_training(const Reader& reader, Stream& stream, ParameterStore& store, Optimizer& optimizer, LoadWhat what) {
+void load_training(const Reader& reader, Stream& stream, const Groups& groups, ParameterStore& store,
+                   Optimizer& optimizer, LoadWhat what) {
   stream.synchronize();
-  reader.read(requests(reader, store.specs(), load_kinds(what),
-                       [&](int p, const std::string& kind) { return state_of(store, optimizer, p, kind); }));
-  optimizer.publish(stream);
+  reader.read(requests(reader, store.specs(), store.plan(), load_kinds(what),
+                       [&](std::size_t i, const std::string& kind) { return state_of(store, optimizer, i, kind); }));
+  optimizer.publish(stream, groups);
 }
 
 void load_weights(const Reader& reader, Stream& stream, ParameterStore& store) {
   stream.synchronize();
-  reader.read(requests(reader, store.specs(), {{"weight", store.compute_dtype()}},
-                       [&](int p, const std::string&) { return store.weight(p); }));
+  reader.read(requests(reader, store.specs(), store.plan(), {{"weight", store.compute_dtype()}},
+                       [&](std::size_t i, const std::string&) { return store.shard_weight(i); }));
 }
 
 bool any_rank(Stream& stream, Communicator& group, bool mine) {
@@ -176,8 +200,8 @@ std::uint64_t save_training(const std::filesystem::path& root, const CheckpointM
   Communicator& world = *groups.world;
   std::vector<TensorShard> shards;
   for (const auto& o :
-       owned_boxes(store.specs(), model, groups.placement.spec, groups.coordinate, store.compute_dtype()))
-    shards.push_back({o.what, address(state_of(store, optimizer, o.param, o.what.kind), *o.piece, o.what.box)});
+       owned_boxes(store.specs(), store.plan(), model, groups.placement.spec, groups.coordinate, store.compute_dtype()))
+    shards.push_back({o.what, address(state_of(store, optimizer, o.shard, o.what.kind), o.at)});
   const bool first = world.rank() == 0;
   std::uint64_t bytes = 0;
   together(root, meta.iteration, stream, world, [&] {

@@ -3,7 +3,7 @@
 //
 // Stored kinds: "weight" (compute dtype), "exp_avg", "exp_avg_sq" (f32), and "master" (f32) where the model is not f32.
 // Every unique byte is written once: ranks that hold the same box write a part each, small tensors go whole to one of
-// them. Code: engine/checkpoint.cc. Tests: tests/engine/checkpoint_test.cc.
+// them; under ZeRO each rank writes its shards. Code: engine/checkpoint.cc. Tests: tests/engine/checkpoint_test.cc.
 
 #include <filesystem>
 
@@ -30,7 +30,8 @@ void check_loadable(const Reader& reader, const ModelSpec& model, const std::vec
 // Fill weights (and master, moments) of this rank. A checkpoint of another dtype is converted; master weights come
 // from "master" where stored, else from "weight".
 //   fails  as check_loadable, Error{io}; memory is then partly written
-void load_training(const Reader& reader, Stream& stream, ParameterStore& store, Optimizer& optimizer, LoadWhat what);
+void load_training(const Reader& reader, Stream& stream, const Groups& groups, ParameterStore& store,
+                   Optimizer& optimizer, LoadWhat what);
 // Weights alone into the store, for scoring.
 void load_weights(const Reader& reader, Stream& stream, ParameterStore& store);
 

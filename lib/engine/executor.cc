@@ -32,6 +32,23 @@ std::int64_t stream_rows(const Groups& groups, std::int64_t tokens) {
 
 }  // namespace
 
+void Executor::need(std::size_t layer, std::ptrdiff_t next) {
+  const auto ask = [&](std::size_t i) {
+    if (asked_[i]) return;
+    for (int u : model_.layers()[i].weight_units) parts_.params.gather(parts_.stream, parts_.groups, u);
+    asked_[i] = true;
+  };
+  asked_.resize(model_.layers().size(), false);
+  ask(layer);
+  for (int u : model_.layers()[layer].weight_units) parts_.params.await_gather(parts_.stream, u);
+  if (next >= 0 && next < std::ssize(model_.layers())) ask(static_cast<std::size_t>(next));
+}
+
+void Executor::done(std::size_t layer) {
+  for (int u : model_.layers()[layer].weight_units) parts_.params.release(u);
+  asked_[layer] = false;
+}
+
 void Executor::forward(const Step& step, const HostBatch& batch, double loss_scale, View token_loss) {
   auto free = std::find_if(slots_.begin(), slots_.end(), [](const auto& s) { return s->micro_batch < 0; });
   if (free == slots_.end()) free = slots_.insert(slots_.end(), std::make_unique<Slot>(device_, parts_.slot_bytes));
@@ -45,17 +62,20 @@ void Executor::forward(const Step& step, const HostBatch& batch, double loss_sca
   ctx.token_loss = token_loss;
   const std::int64_t rows = stream_rows(parts_.groups, slot.tokens.count());
   View x;
-  for (const auto& layer : model_.layers()) {
+  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+    const SubLayer& layer = model_.layers()[i];
+    need(i, static_cast<std::ptrdiff_t>(i) + 1);
     ArenaScope scope(scratch_);
     slot.inputs.push_back(x);
     slot.saved.push_back(allocate_saved(slot.arena, layer, x));
     Flow flow;
     flow.x = x;
     flow.saved = &slot.saved.back();
-    const bool head = &layer == &model_.layers().back() && model_.content().head;
+    const bool head = i + 1 == model_.layers().size() && model_.content().head;
     if (!head) flow.y = allocate(slot.arena, parts_.params.compute_dtype(), {rows, model_.spec().hidden});
     run(layer.forward, ctx, flow);
     x = flow.y;
+    done(i);
     parts_.groups.dp_cp->progress();
   }
 }
@@ -69,6 +89,8 @@ void Executor::backward(const Step& step, bool last) {
   int turn = 0;
   for (std::size_t i = model_.layers().size(); i-- > 0;) {
     const SubLayer& layer = model_.layers()[i];
+    need(i, static_cast<std::ptrdiff_t>(i) - 1);
+    parts_.params.begin_backward(parts_.stream, layer.unit);
     ArenaScope scope(scratch_);
     Flow flow;
     flow.x = slot.inputs[i];
@@ -78,7 +100,8 @@ void Executor::backward(const Step& step, bool last) {
     flow.dx = gradients_[1 - turn];
     run(layer.backward_input, ctx, flow);
     run(layer.backward_weight, ctx, flow);
-    if (last) parts_.params.reduce(parts_.stream, parts_.groups, layer.unit);
+    done(i);
+    parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
     turn = 1 - turn;
     parts_.groups.dp_cp->progress();
   }
@@ -118,7 +141,9 @@ View Executor::run_forward_only(Ctx& ctx, std::int64_t tokens) {
   const View residual[2] = {allocate(scratch_, dtype, shape), allocate(scratch_, dtype, shape)};
   View x, logits;
   int turn = 0;
-  for (const auto& layer : model_.layers()) {
+  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
+    const SubLayer& layer = model_.layers()[i];
+    need(i, static_cast<std::ptrdiff_t>(i) + 1);
     ArenaScope scope(scratch_);
     Saved saved = allocate_saved(scratch_, layer, x);
     Flow flow;
@@ -128,6 +153,7 @@ View Executor::run_forward_only(Ctx& ctx, std::int64_t tokens) {
     run(layer.forward, ctx, flow);
     x = flow.y;
     turn = 1 - turn;
+    done(i);
   }
   return ctx.last_logits;
 }

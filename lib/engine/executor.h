@@ -64,6 +64,9 @@ class Executor {
   };
   void forward(const Step& step, const HostBatch& batch, double loss_scale, View token_loss);
   void backward(const Step& step, bool last);
+  // A layer's weights are whole from need() to done(); the next one's are on their way meanwhile (ZeRO 3).
+  void need(std::size_t layer, std::ptrdiff_t next);
+  void done(std::size_t layer);
   View run_forward_only(Ctx& ctx, std::int64_t tokens);
   Slot& slot_of(int micro_batch);
   Ctx context(const Tokens& tokens, Mode mode);
@@ -75,6 +78,7 @@ class Executor {
   Arena scratch_, losses_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Tensor gradients_[2];  // dy and dx, taking turns
+  std::vector<bool> asked_;  // by layer: its gathers were started
 };
 
 }  // namespace mt

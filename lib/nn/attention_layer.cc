@@ -140,6 +140,7 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
   const std::string prefix = fmt::format("decoder.layers.{}.", row.layer);
   s.name = prefix + "self_attention";
   s.unit = unit;
+  s.weight_units = {unit};
   s.saved = std::move(saved);
   const auto p = [&](const char* name) { return require_param(params, s.name + name); };
   Attention a{make_norm(params, s, row.norm, prefix + "input_layernorm"),

@@ -69,6 +69,7 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, std::vector
   const std::string prefix = fmt::format("decoder.layers.{}.", row.layer);
   s.name = prefix + "mlp";
   s.unit = unit;
+  s.weight_units = {unit};
   s.saved = std::move(saved);
   const auto p = [&](const char* name) { return require_param(params, s.name + name); };
   const bool bias = row.ffn.bias;

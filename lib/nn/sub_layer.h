@@ -51,6 +51,7 @@ struct Segment {
 struct SubLayer {
   std::string name;  // "decoder.layers.3.self_attention"
   int unit = 0;
+  std::vector<int> weight_units;  // whose weights it reads: its own, and the embedding's for a tied head
   std::vector<SavedTensor> saved;
   std::vector<Segment> forward, backward_input, backward_weight;
 

@@ -73,6 +73,7 @@ void add_gradients(Ctx& ctx, const Embedding& e, Flow& f) {
 SubLayer vocab_parallel_embedding(const ParameterStore& params, const ModelSpec& model, std::int64_t first_id) {
   SubLayer s;
   s.name = "embedding";
+  s.weight_units = {0};
   Embedding e{require_param(params, "embedding.word_embeddings.weight"),
               params.find("embedding.position_embeddings.weight"),
               first_id,

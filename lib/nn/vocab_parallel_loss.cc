@@ -78,9 +78,11 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
   SubLayer s;
   s.name = "output_layer";
   s.unit = unit;
+  s.weight_units = {unit};
   s.saved = std::move(saved);
   const int own = params.find("output_layer.weight");
   const int weight = own >= 0 ? own : require_param(params, "embedding.word_embeddings.weight");
+  if (own < 0) s.weight_units.push_back(params.spec(weight).unit);
   Head h{make_norm(params, s, model.final_norm, "decoder.final_layernorm"), weight,
          params.spec(weight).grad_slots - 1, s.member("logits"), shard};
   using K = Segment::Kind;

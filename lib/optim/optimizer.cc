@@ -13,77 +13,85 @@ namespace mt {
 
 namespace {
 
-constexpr std::int64_t kAlignElements = 64;
+constexpr std::int64_t kDrawElements = 16384;  // drawn by one thread at a time
 
-// Initial values of a whole local parameter, rows in parallel.
-void draw(const Stream& stream, const ParamSpec& spec, std::uint64_t seed, View out) {
-  for (const auto& piece : spec.pieces) {
-    if (piece.box.empty()) continue;
-    const View dst = piece_view(out, piece);
-    MT_CHECK(dst.contiguous(), "piece {} of {} is not contiguous", piece.name, spec.name);
-    float* base = dst.as<float>();
-    const std::int64_t rows = piece.box.extent[0], width = piece.box.size() / rows;
-    const std::int64_t block = std::max<std::int64_t>(1, 16384 / width);
-    cpu::parallel_ranges(stream, rows, block, [&](std::int64_t lo, std::int64_t hi) {
-      Box part = piece.box;
-      part.offset[0] += lo;
-      part.extent[0] = hi - lo;
-      initial_values(piece, seed, part, base + lo * width);
-    });
-  }
+// Initial values of elements [begin, end) of a local parameter, pieces of them in parallel.
+void draw(const Stream& stream, const ParamSpec& spec, std::uint64_t seed, std::int64_t begin, std::int64_t end,
+          float* out) {
+  const std::int64_t blocks = (end - begin + kDrawElements - 1) / kDrawElements;
+  cpu::parallel_blocks(stream, blocks, [&](std::int64_t b) {
+    const std::int64_t lo = begin + b * kDrawElements, hi = std::min(lo + kDrawElements, end);
+    for (const auto& piece : spec.pieces)
+      for (const auto& part : boxes_in_range(spec, piece, lo, hi))
+        initial_values(piece, seed, part.box, out + (part.at - begin));
+  });
 }
 
 }  // namespace
 
 Optimizer::Optimizer(ParameterStore& store, const AdamOptions& options, Device device)
     : store_(store), options_(options), own_master_(store.compute_dtype() != DType::f32) {
-  for (const auto& spec : store.specs()) {
-    offsets_.push_back(total_);
-    total_ += (spec.elements() + kAlignElements - 1) / kAlignElements * kAlignElements;
-  }
-  state_ = Buffer(device, static_cast<std::size_t>(bytes_of(DType::f32, total_ * (own_master_ ? 3 : 2))));
+  state_ = Buffer(device, static_cast<std::size_t>(bytes_of(DType::f32, store.plan().state * (own_master_ ? 3 : 2))));
   bins_ = Tensor(device, DType::i64, {ops::kSumSquaresSize});
   scalars_ = Tensor(device, DType::u8, {static_cast<std::int64_t>(sizeof(ops::AdamwScalars))});
 }
 
-View Optimizer::state(int param, int which) const {
-  const auto& spec = store_.spec(param);
-  const std::int64_t at = offsets_[static_cast<std::size_t>(param)] + which * total_;
-  View v(state_.data() + bytes_of(DType::f32, at), DType::f32, {spec.elements()});
-  return spec.shape.size() == 2 ? v.reshape({spec.shape[0], spec.shape[1]}) : v;
+View Optimizer::state(std::size_t shard, int which) const {
+  const OwnedRange& s = store_.plan().shards[shard];
+  return View(state_.data() + bytes_of(DType::f32, s.state + which * store_.plan().state), DType::f32, {s.size()});
 }
 
-View Optimizer::exp_avg(int param) const { return state(param, 0); }
-View Optimizer::exp_avg_sq(int param) const { return state(param, 1); }
-View Optimizer::master(int param) const { return own_master_ ? state(param, 2) : store_.weight(param); }
+View Optimizer::shard_master(std::size_t shard) const {
+  return own_master_ ? state(shard, 2) : store_.shard_weight(shard);
+}
 
-void Optimizer::initialize(Stream& stream, std::uint64_t seed) {
+View Optimizer::whole(int param, View flat) const {
+  const auto& spec = store_.spec(param);
+  MT_CHECK(flat.size() == spec.elements(), "{} is sharded", spec.name);
+  return spec.shape.size() == 2 ? flat.reshape({spec.shape[0], spec.shape[1]}) : flat;
+}
+
+View Optimizer::exp_avg(int param) const { return whole(param, state(static_cast<std::size_t>(param), 0)); }
+View Optimizer::exp_avg_sq(int param) const { return whole(param, state(static_cast<std::size_t>(param), 1)); }
+View Optimizer::master(int param) const { return whole(param, shard_master(static_cast<std::size_t>(param))); }
+
+void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t seed) {
   zero_bytes(stream, state_.data(), state_.size());
   stream.synchronize();
-  for (int i = 0; i < store_.num_params(); ++i) draw(stream, store_.spec(i), seed, master(i));
+  const auto& shards = store_.plan().shards;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    draw(stream, store_.spec(shards[i].param), seed, shards[i].begin, shards[i].end, shard_master(i).as<float>());
   step_ = 0;
-  publish(stream);
+  publish(stream, groups);
 }
 
-void Optimizer::publish(Stream& stream) {
-  if (!own_master_) return;
-  for (int i = 0; i < store_.num_params(); ++i) ops::cast(stream, {.x = master(i), .out = store_.weight(i)});
+void Optimizer::publish(Stream& stream, const Groups& groups) {
+  if (own_master_)
+    for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
+      ops::cast(stream, {.x = shard_master(i), .out = store_.shard_weight(i)});
+  store_.publish_weights(stream, groups);
 }
 
 double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
   zero_bytes(stream, bins_.view().data, bins_.bytes());
-  const auto& spec = groups.placement.spec;
-  for (int i = 0; i < store_.num_params(); ++i)
-    for (const auto& piece : store_.spec(i).pieces) {
+  const auto& parallel = groups.placement.spec;
+  const auto& shards = store_.plan().shards;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const auto& spec = store_.spec(shards[i].param);
+    for (const auto& piece : spec.pieces) {
       // A replica other than the first holds the same gradient; counting it would count the parameter twice.
       const int copies = piece.replicated.empty() ? 1
-                         : piece.replicated.front() == Axis::tp ? spec.tp
+                         : piece.replicated.front() == Axis::tp ? parallel.tp
                                                                 : groups.kv->size();
-      if (groups.coordinate.tp % copies != 0 || piece.box.empty()) continue;
-      const View g = piece_view(store_.grad(i), piece);
-      ops::sum_squares(stream, {.x = g.reshape({g.size()}), .bins = bins_});
+      if (groups.coordinate.tp % copies != 0) continue;
+      for (const auto& part : boxes_in_range(spec, piece, shards[i].begin, shards[i].end)) {
+        const std::int64_t at = part.at - shards[i].begin;
+        ops::sum_squares(stream, {.x = store_.shard_grad(i).rows(at, at + part.box.size()), .bins = bins_});
+      }
     }
-  if (groups.model->size() > 1) groups.model->all_reduce(stream, bins_, Reduce::sum).wait(stream);
+  }
+  Communicator& all = store_.plan().spec.sharded() ? *groups.world : *groups.model;
+  if (all.size() > 1) all.all_reduce(stream, bins_, Reduce::sum).wait(stream);
   stream.synchronize();
   return ops::sum_squares_value({bins_.view().as<std::int64_t>(), ops::kSumSquaresSize});
 }
@@ -98,19 +106,19 @@ Optimizer::StepResult Optimizer::step(Stream& stream, const Groups& groups, doub
   const ops::AdamwScalars now{static_cast<float>(lr), clip < 1 ? static_cast<float>(clip) : 1.0f,
                               ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0};
   stream.launch([scalars, now] { *scalars = now; });
-  for (int i = 0; i < store_.num_params(); ++i) {
-    const auto flat = [](View v) { return v.reshape({v.size()}); };
-    ops::adamw(stream, {.master = flat(master(i)),
-                        .exp_avg = flat(exp_avg(i)),
-                        .exp_avg_sq = flat(exp_avg_sq(i)),
-                        .grad = flat(store_.grad(i)),
-                        .model = own_master_ ? flat(store_.weight(i)) : View(),
+  const auto& shards = store_.plan().shards;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    ops::adamw(stream, {.master = shard_master(i),
+                        .exp_avg = shard_exp_avg(i),
+                        .exp_avg_sq = shard_exp_avg_sq(i),
+                        .grad = store_.shard_grad(i),
+                        .model = own_master_ ? store_.shard_weight(i) : View(),
                         .scalars = scalars,
                         .beta1 = beta1,
                         .beta2 = beta2,
                         .epsilon = static_cast<float>(options_.eps),
-                        .weight_decay = store_.spec(i).decay ? static_cast<float>(weight_decay) : 0.0f});
-  }
+                        .weight_decay = store_.spec(shards[i].param).decay ? static_cast<float>(weight_decay) : 0.0f});
+  store_.publish_weights(stream, groups);
   return {norm, false};
 }
 

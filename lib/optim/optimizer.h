@@ -2,6 +2,7 @@
 // AdamW over the shards of a parameter store: f32 master weights and moments, exact gradient norm, clipping.
 //
 //   master   the f32 weights; for an f32 model they are the model's weights themselves, no copy
+//   shard    what this rank updates: everything, or its part under ZeRO (params/zero.h); states exist for shards alone
 //   norm     L2 of all logical parameters, each element once (replicas and padding excluded), from an exact
 //            accumulator: equal gradients give the identical norm in every layout
 // Weight decay follows ParamSpec.decay. Code: optim/optimizer.cc. Tests: tests/optim/optimizer_test.cc.
@@ -24,12 +25,16 @@ class Optimizer {
   // Allocates moments, and master weights when the model is not f32.   fails  Error{device}
   Optimizer(ParameterStore& store, const AdamOptions& options, Device device);
 
-  // Master and model weights from the run's seed; moments zero; step 0.
-  void initialize(Stream& stream, std::uint64_t seed);
-  // Model weights from the master weights (after a load).
-  void publish(Stream& stream);
+  // Master and model weights from the run's seed; moments zero; step 0. Collective over dp·cp under ZeRO.
+  void initialize(Stream& stream, const Groups& groups, std::uint64_t seed);
+  // Model weights from the master weights (after a load). Collective over dp·cp under ZeRO.
+  void publish(Stream& stream, const Groups& groups);
 
-  // Views of one parameter's state in its local shape, f32.
+  // State of one shard of store.plan().shards, flat f32.
+  View shard_master(std::size_t shard) const;
+  View shard_exp_avg(std::size_t shard) const { return state(shard, 0); }
+  View shard_exp_avg_sq(std::size_t shard) const { return state(shard, 1); }
+  // State of a whole parameter in its local shape.   needs  nothing is sharded
   View master(int param) const;
   View exp_avg(int param) const;
   View exp_avg_sq(int param) const;
@@ -38,7 +43,7 @@ class Optimizer {
     double grad_norm = 0;  // before clipping; NaN when skipped
     bool skipped = false;  // non-finite gradients: nothing changed
   };
-  // One update from the reduced gradients. Collective over tp·pp (the norm).
+  // One update from the reduced gradients. Collective over tp·pp (the norm), under ZeRO over the world.
   //   needs  finish_reduce has returned
   StepResult step(Stream& stream, const Groups& groups, double lr, double weight_decay);
 
@@ -48,13 +53,13 @@ class Optimizer {
 
  private:
   double grad_norm(Stream& stream, const Groups& groups);
-  View state(int param, int which) const;
+  View state(std::size_t shard, int which) const;
+  View whole(int param, View flat) const;
 
   ParameterStore& store_;
   AdamOptions options_;
   bool own_master_;
-  std::vector<std::int64_t> offsets_;
-  std::int64_t total_ = 0, step_ = 0;
+  std::int64_t step_ = 0;
   Buffer state_;
   Tensor bins_, scalars_;
 };

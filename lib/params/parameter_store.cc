@@ -9,19 +9,26 @@ namespace mt {
 
 namespace {
 
-constexpr std::int64_t kParamAlign = 64;  // elements; a parameter starts on a cache line in every dtype
-
 View flat_view(const Buffer& buffer, std::int64_t offset, DType dtype, std::int64_t n) {
   return View(buffer.data() + bytes_of(dtype, offset), dtype, {n});
 }
 
-View shaped_view(const Buffer& buffer, std::int64_t offset, DType dtype, const Dims& dims) {
-  View v = flat_view(buffer, offset, dtype, num_elements(dims));
-  return dims.size() == 2 ? v.reshape({dims[0], dims[1]}) : v;
-}
+View shaped(View flat, const Dims& dims) { return dims.size() == 2 ? flat.reshape({dims[0], dims[1]}) : flat; }
 
 bool sums_over(const Piece& piece, Axis axis) {
   return std::find(piece.grad_sum.begin(), piece.grad_sum.end(), axis) != piece.grad_sum.end();
+}
+
+std::size_t size_of(DType d, std::int64_t n) { return static_cast<std::size_t>(bytes_of(d, n)); }
+
+// Elements of the largest message of partial gradients, over units.
+std::int64_t largest_partial(const std::vector<ParamSpec>& specs) {
+  std::map<int, std::int64_t> by_unit;
+  std::int64_t most = 0;
+  for (const auto& s : specs)
+    for (const auto& p : s.pieces)
+      if (!p.grad_sum.empty()) most = std::max(most, by_unit[s.unit] += (p.local.size() + 63) / 64 * 64);
+  return most;
 }
 
 }  // namespace
@@ -36,35 +43,21 @@ View piece_view(View parameter, const Piece& piece) {
   return v;
 }
 
-ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device, Gradients gradients)
-    : specs_(std::move(specs)), compute_(compute) {
-  std::int64_t total = 0, second = 0, partial = 0, unit_partial = 0;
-  const auto aligned = [](std::int64_t n) { return (n + kParamAlign - 1) / kParamAlign * kParamAlign; };
-  for (int i = 0; i < num_params(); ++i) {
-    const auto& s = spec(i);
-    MT_CHECK(units_.empty() || s.unit >= units_.back(), "parameters are not in order of units at {}", s.name);
-    if (units_.empty() || s.unit != units_.back()) {
-      units_.push_back(s.unit);
-      unit_partial = 0;
-    }
-    Place place{total, -1};
-    total += aligned(s.elements());
-    if (s.grad_slots == 2) {
-      place.second_slot = second;
-      second += aligned(s.elements());
-    }
-    for (const auto& p : s.pieces)
-      if (!p.grad_sum.empty()) unit_partial += aligned(p.local.size());
-    partial = std::max(partial, unit_partial);
-    places_.push_back(place);
-    shards_.push_back({i, 0, s.elements()});
+ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device, Gradients gradients,
+                               const ShardSpec& sharding)
+    : specs_(std::move(specs)), plan_(plan_shards(specs_, sharding)), compute_(compute), device_(device) {
+  for (const auto& b : plan_.buckets) units_.push_back(b.unit);
+  std::int64_t second = 0;
+  for (const auto& s : specs_) {
+    second_slot_.push_back(s.grad_slots == 2 ? second : -1);
+    if (s.grad_slots == 2) second += (s.elements() + 63) / 64 * 64;
   }
-  const auto bytes = [](DType d, std::int64_t n) { return static_cast<std::size_t>(bytes_of(d, n)); };
-  weights_ = Buffer(device, bytes(compute, total));
+  const std::int64_t own = plan_.total / (plan_.spec.sharded() ? plan_.spec.ranks : 1);
+  weights_ = Buffer(device, size_of(compute, whole_weights() ? plan_.total : own));
   if (gradients == Gradients::absent) return;
-  grads_ = Buffer(device, bytes(DType::f32, total));
-  second_slots_ = Buffer(device, bytes(DType::f32, second));
-  partial_ = Buffer(device, bytes(DType::f32, partial));
+  grads_ = Buffer(device, size_of(DType::f32, whole_grads() ? plan_.total : own));
+  second_slots_ = Buffer(device, size_of(DType::f32, second));
+  partial_ = Buffer(device, size_of(DType::f32, largest_partial(specs_)));
 }
 
 int ParameterStore::find(const std::string& name) const {
@@ -73,15 +66,85 @@ int ParameterStore::find(const std::string& name) const {
   return -1;
 }
 
+std::int64_t ParameterStore::stored(const Bucket& b) const { return b.begin / std::max(1, plan_.spec.ranks); }
+
 View ParameterStore::weight(int param) const {
-  return shaped_view(weights_, places_[static_cast<std::size_t>(param)].offset, compute_, spec(param).shape);
+  const auto& s = spec(param);
+  const std::int64_t at = plan_.offset[static_cast<std::size_t>(param)];
+  if (whole_weights()) return shaped(flat_view(weights_, at, compute_, s.elements()), s.shape);
+  const auto it = open_weights_.find(s.unit);
+  MT_CHECK(it != open_weights_.end(), "weights of unit {} are not gathered ({})", s.unit, s.name);
+  return shaped(flat_view(it->second.buffer, at - plan_.bucket_of(s.unit).begin, compute_, s.elements()), s.shape);
 }
 
 View ParameterStore::grad(int param, int slot) const {
-  const auto& place = places_[static_cast<std::size_t>(param)];
-  MT_CHECK(slot < spec(param).grad_slots && grads_.size() > 0, "slot {} of {}", slot, spec(param).name);
-  return slot == 0 ? shaped_view(grads_, place.offset, DType::f32, spec(param).shape)
-                   : shaped_view(second_slots_, place.second_slot, DType::f32, spec(param).shape);
+  const auto& s = spec(param);
+  const auto i = static_cast<std::size_t>(param);
+  MT_CHECK(slot < s.grad_slots && grads_.size() > 0, "slot {} of {}", slot, s.name);
+  if (slot == 1) return shaped(flat_view(second_slots_, second_slot_[i], DType::f32, s.elements()), s.shape);
+  if (whole_grads()) return shaped(flat_view(grads_, plan_.offset[i], DType::f32, s.elements()), s.shape);
+  const auto it = open_grads_.find(s.unit);
+  MT_CHECK(it != open_grads_.end(), "unit {} is not in backward ({})", s.unit, s.name);
+  return shaped(flat_view(it->second.buffer, plan_.offset[i] - plan_.bucket_of(s.unit).begin, DType::f32, s.elements()),
+                s.shape);
+}
+
+View ParameterStore::shard_weight(std::size_t shard) const {
+  const OwnedRange& s = plan_.shards[shard];
+  const std::int64_t at = plan_.offset[static_cast<std::size_t>(s.param)] + s.begin;
+  const Bucket& b = plan_.bucket_of(spec(s.param).unit);
+  return flat_view(weights_, whole_weights() ? at : stored(b) + at - plan_.own_begin(b), compute_, s.size());
+}
+
+View ParameterStore::shard_grad(std::size_t shard) const {
+  const OwnedRange& s = plan_.shards[shard];
+  const std::int64_t at = plan_.offset[static_cast<std::size_t>(s.param)] + s.begin;
+  const Bucket& b = plan_.bucket_of(spec(s.param).unit);
+  return flat_view(grads_, whole_grads() ? at : stored(b) + at - plan_.own_begin(b), DType::f32, s.size());
+}
+
+// A buffer for a whole bucket, reused from closed ones where one is large enough.
+ParameterStore::Open& ParameterStore::open(std::map<int, Open>& opens, int unit, DType dtype) {
+  const std::size_t bytes = size_of(dtype, plan_.bucket_of(unit).size());
+  Open& o = opens[unit];
+  const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const Buffer& b) { return b.size() >= bytes; });
+  if (fits != spare_.end()) {
+    o.buffer = std::move(*fits);
+    spare_.erase(fits);
+  } else {
+    if (!spare_.empty()) spare_.pop_back();  // too small: it would only pile up
+    o.buffer = Buffer(device_, bytes);
+  }
+  return o;
+}
+
+void ParameterStore::gather(Stream& stream, const Groups& groups, int unit) {
+  if (whole_weights()) return;
+  if (const auto it = open_weights_.find(unit); it != open_weights_.end()) {
+    ++it->second.users;
+    return;
+  }
+  const Bucket& b = plan_.bucket_of(unit);
+  Open& o = open(open_weights_, unit, compute_);
+  o.users = 1;
+  o.arriving = groups.dp_cp->all_gather(stream, flat_view(weights_, stored(b), compute_, plan_.own_size(b)),
+                                        flat_view(o.buffer, 0, compute_, b.size()));
+}
+
+void ParameterStore::await_gather(Stream& stream, int unit) {
+  if (whole_weights()) return;
+  Open& o = open_weights_.at(unit);
+  o.arriving.wait(stream);
+  o.arriving = Handle();
+}
+
+void ParameterStore::release(int unit) {
+  if (whole_weights()) return;
+  const auto it = open_weights_.find(unit);
+  MT_CHECK(it != open_weights_.end(), "unit {} is released more often than gathered", unit);
+  if (--it->second.users > 0) return;
+  spare_.push_back(std::move(it->second.buffer));
+  open_weights_.erase(it);
 }
 
 void ParameterStore::zero_grads(Stream& stream) {
@@ -89,14 +152,25 @@ void ParameterStore::zero_grads(Stream& stream) {
   zero_bytes(stream, second_slots_.data(), second_slots_.size());
 }
 
+void ParameterStore::begin_backward(Stream& stream, int unit) {
+  if (whole_grads()) return;
+  MT_CHECK(open_grads_.count(unit) == 0, "unit {} is in backward already", unit);
+  Open& o = open(open_grads_, unit, DType::f32);
+  zero_bytes(stream, o.buffer.data(), size_of(DType::f32, plan_.bucket_of(unit).size()));
+}
+
+View ParameterStore::bucket_grads(const Bucket& b) const {
+  return whole_grads() ? flat_view(grads_, b.begin, DType::f32, b.size())
+                       : flat_view(open_grads_.at(b.unit).buffer, 0, DType::f32, b.size());
+}
+
 // Pieces whose gradient is partial over `axis`, packed into one message.
-void ParameterStore::sum_partial(Stream& stream, const Groups& groups, int unit, Axis axis) {
+void ParameterStore::sum_partial(Stream& stream, const Groups& groups, const Bucket& bucket, Axis axis) {
   Communicator& group = axis == Axis::kv ? *groups.kv : *groups.tp;
   if (group.size() == 1) return;
   std::vector<std::pair<View, View>> copies;
   std::int64_t at = 0;
-  for (int i = 0; i < num_params(); ++i) {
-    if (spec(i).unit != unit) continue;
+  for (int i = bucket.first_param; i < bucket.last_param; ++i) {
     for (const auto& piece : spec(i).pieces) {
       if (!sums_over(piece, axis)) continue;
       const View g = piece_view(grad(i), piece);
@@ -111,26 +185,49 @@ void ParameterStore::sum_partial(Stream& stream, const Groups& groups, int unit,
   for (auto& [g, packed] : copies) ops::cast(stream, {.x = packed, .out = g});
 }
 
-void ParameterStore::reduce(Stream& stream, const Groups& groups, int unit) {
-  std::int64_t begin = -1, end = 0;
-  for (int i = 0; i < num_params(); ++i) {
-    if (spec(i).unit != unit) continue;
-    if (spec(i).grad_slots == 2) ops::add(stream, {.a = grad(i, 0), .b = grad(i, 1), .out = grad(i, 0)});
-    const auto& place = places_[static_cast<std::size_t>(i)];
-    if (begin < 0) begin = place.offset;
-    end = place.offset + spec(i).elements();
+void ParameterStore::end_backward(Stream& stream, const Groups& groups, int unit, bool last) {
+  if (whole_grads() && !last) return;
+  if (std::find(units_.begin(), units_.end(), unit) == units_.end()) return;  // a row without parameters
+  const Bucket& b = plan_.bucket_of(unit);
+  for (int i = b.first_param; i < b.last_param; ++i)
+    if (spec(i).grad_slots == 2) {
+      ops::add(stream, {.a = grad(i, 0), .b = grad(i, 1), .out = grad(i, 0)});
+      zero_bytes(stream, grad(i, 1).data, grad(i, 1).bytes());
+    }
+  sum_partial(stream, groups, b, Axis::tp);
+  sum_partial(stream, groups, b, Axis::kv);
+  Communicator& dp = *groups.dp_cp;
+  const View all = bucket_grads(b);
+  if (!plan_.spec.sharded()) {
+    if (dp.size() > 1) in_flight_.push_back(dp.all_reduce(stream, all, Reduce::sum));
+    return;
   }
-  if (begin < 0) return;
-  sum_partial(stream, groups, unit, Axis::tp);
-  sum_partial(stream, groups, unit, Axis::kv);
-  if (groups.dp_cp->size() > 1)
-    in_flight_.push_back(
-        groups.dp_cp->all_reduce(stream, flat_view(grads_, begin, DType::f32, end - begin), Reduce::sum));
+  const View own = all.rows(plan_.own_begin(b) - b.begin, plan_.own_begin(b) - b.begin + plan_.own_size(b));
+  Handle sum = dp.reduce_scatter(stream, all, own, Reduce::sum);
+  if (whole_grads()) {
+    in_flight_.push_back(std::move(sum));
+    return;
+  }
+  sum.wait(stream);
+  const View kept = flat_view(grads_, stored(b), DType::f32, plan_.own_size(b));
+  ops::add(stream, {.a = kept, .b = own, .out = kept});
+  const auto it = open_grads_.find(unit);
+  spare_.push_back(std::move(it->second.buffer));
+  open_grads_.erase(it);
 }
 
 void ParameterStore::finish_reduce(Stream& stream) {
   for (auto& h : in_flight_) h.wait(stream);
   in_flight_.clear();
+}
+
+void ParameterStore::publish_weights(Stream& stream, const Groups& groups) {
+  if (!plan_.spec.sharded() || !whole_weights()) return;
+  for (const auto& b : plan_.buckets)
+    in_flight_.push_back(groups.dp_cp->all_gather(
+        stream, flat_view(weights_, plan_.own_begin(b), compute_, plan_.own_size(b)),
+        flat_view(weights_, b.begin, compute_, b.size())));
+  finish_reduce(stream);
 }
 
 }  // namespace mt

@@ -1,38 +1,39 @@
 #pragma once
-// The parameter store: weights and gradients of one rank in flat buffers, gathered and reduced a unit at a time.
+// The parameter store: weights and gradients of one rank in flat buckets, gathered and reduced a unit at a time.
 //
-//   unit    what the ParamSpec table calls so: embedding, a row, the head; a bucket never spans two units
-//   slot    a tied word embedding has two gradients, input side 0 and output side 1, added once a step
-//   shard   the flat range of a parameter this rank's optimizer updates (all of it while ZeRO is off)
+//   unit    what the ParamSpec table calls so: embedding, a row, the head; a bucket is a unit's parameters
+//   slot    a tied word embedding has two gradients, input side 0 and output side 1, added once
+//   shard   the flat ranges this rank's optimizer updates: all of it, or a part under ZeRO (params/zero.h)
 //
-// Life of a step: zero_grads; per micro-batch backward adds into grad(); after a unit's last backward reduce(unit)
-// starts its sums (axes of ParamSpec.grad_sum, then dp·cp); finish_reduce waits. Gradients accumulate in f32.
-// Code: params/parameter_store.cc. Tests: tests/params/.
+// Life of a step: zero_grads; then per micro-batch and unit, forward inside gather … release, backward inside
+// begin_backward … end_backward; after the last micro-batch end_backward(…, last) starts the sums that are left;
+// finish_reduce waits; the optimizer updates shards; publish_weights makes them whole.
+//   stage 0, 1  gradients whole, summed once a step: all-reduce, or reduce-scatter
+//   stage 2, 3  a whole bucket lives from begin_backward to end_backward alone, and is reduce-scattered each micro-batch
+//   stage 3     so do weights, from gather to release (counted: whoever needs a unit gathers it)
+// Gradients accumulate in f32. Code: params/parameter_store.cc. Tests: tests/params/.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "comm/groups.h"
 #include "device/buffer.h"
 #include "layout/param_spec.h"
+#include "params/zero.h"
 #include "tensor/view.h"
 
 namespace mt {
 
 class ParameterStore {
  public:
-  struct Shard {
-    int param = 0;
-    std::int64_t begin = 0, end = 0;  // flat local elements
-  };
-
   enum class Gradients : std::uint8_t { present, absent };  // absent: weights for scoring alone
 
   // Allocates weights (compute dtype) and gradients (f32); content zero.
   //   fails  Error{device} when memory is short
   ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device,
-                 Gradients gradients = Gradients::present);
+                 Gradients gradients = Gradients::present, const ShardSpec& sharding = {});
 
   int num_params() const { return static_cast<int>(specs_.size()); }
   const ParamSpec& spec(int param) const { return specs_[static_cast<std::size_t>(param)]; }
@@ -40,37 +41,64 @@ class ParameterStore {
   // Index of a parameter by its local name, −1 when this rank does not hold it.
   int find(const std::string& name) const;
   DType compute_dtype() const { return compute_; }
-
-  View weight(int param) const;              // local shape, compute dtype
-  View grad(int param, int slot = 0) const;  // local shape, f32; a bug when gradients are absent
-  // Flat views of all of them, padding between parameters included (it stays zero).
-  const std::vector<Shard>& shards() const { return shards_; }
-
-  void zero_grads(Stream& stream);
-  // Start the sums of a unit's gradients. Call once a step and unit, after its last backward, the same order of units
-  // on all ranks.   cost  bytes sent per rank: 2·grad_bytes·(n−1)/n over dp·cp, plus the small partial ones over tp, kv
-  void reduce(Stream& stream, const Groups& groups, int unit);
-  // Wait for all of them; gradients are then final and equal on all replicas.
-  void finish_reduce(Stream& stream);
+  const ShardPlan& plan() const { return plan_; }
   // Units this rank holds, ascending.
   const std::vector<int>& units() const { return units_; }
+
+  // Local shape, compute dtype.   needs  stage 3: between gather and release of its unit
+  View weight(int param) const;
+  // Local shape, f32; a bug when gradients are absent.   needs  stage 2, 3: between begin_ and end_backward of its unit
+  View grad(int param, int slot = 0) const;
+  // Flat, of plan().shards[shard]; always there. The gradient is final after finish_reduce.
+  View shard_weight(std::size_t shard) const;
+  View shard_grad(std::size_t shard) const;
+
+  // Start making a unit's weights whole; nothing below stage 3. Nested calls count; await before the first use.
+  //   cost  stage 3, bytes sent per rank: weight_bytes·(n−1)/n over dp·cp
+  void gather(Stream& stream, const Groups& groups, int unit);
+  void await_gather(Stream& stream, int unit);
+  void release(int unit);
+
+  void zero_grads(Stream& stream);
+  // Around a unit's backward of one micro-batch. `last`: no further micro-batch adds to this unit in this step. The same
+  // order of units on all ranks.
+  //   cost  bytes sent per rank over dp·cp: stage 0 2·G(n−1)/n and stage 1 G(n−1)/n, on `last`; stage 2, 3 G(n−1)/n each
+  //         time, G bytes of the unit's gradients; plus the small partial ones over tp, kv as often
+  void begin_backward(Stream& stream, int unit);
+  void end_backward(Stream& stream, const Groups& groups, int unit, bool last);
+  // end_backward(…, true) for stages 0 and 1, where begin_backward does nothing.
+  void reduce(Stream& stream, const Groups& groups, int unit) { end_backward(stream, groups, unit, true); }
+  // Wait for all sums; gradients of shards are then final and equal on all replicas.
+  void finish_reduce(Stream& stream);
+  // Whole weights from every rank's updated shards (stage 1, 2).   cost  bytes sent per rank: weight_bytes·(n−1)/n
+  void publish_weights(Stream& stream, const Groups& groups);
 
   std::size_t weight_bytes() const { return weights_.size(); }
   std::size_t grad_bytes() const { return grads_.size() + second_slots_.size(); }
 
  private:
-  struct Place {
-    std::int64_t offset = 0;  // elements, in the weight and the gradient buffer alike
-    std::int64_t second_slot = -1;
+  struct Open {  // a whole bucket that lives for a while
+    Buffer buffer;
+    int users = 0;
+    Handle arriving;
   };
-  void sum_partial(Stream& stream, const Groups& groups, int unit, Axis axis);
+  bool whole_weights() const { return plan_.spec.stage < 3; }
+  bool whole_grads() const { return plan_.spec.stage < 2; }
+  std::int64_t stored(const Bucket& bucket) const;  // where this rank's part lies among parts alone
+  Open& open(std::map<int, Open>& opens, int unit, DType dtype);
+  View bucket_grads(const Bucket& bucket) const;
+  void sum_partial(Stream& stream, const Groups& groups, const Bucket& bucket, Axis axis);
 
   std::vector<ParamSpec> specs_;
-  std::vector<Place> places_;
-  std::vector<Shard> shards_;
+  ShardPlan plan_;
+  std::vector<std::int64_t> second_slot_;  // by parameter: element in second_slots_, −1
   std::vector<int> units_;
   DType compute_;
-  Buffer weights_, grads_, second_slots_, partial_;
+  Device device_;
+  Buffer weights_, grads_;  // whole, or this rank's parts of all buckets
+  Buffer second_slots_, partial_;
+  std::map<int, Open> open_weights_, open_grads_;  // by unit
+  std::vector<Buffer> spare_;                      // buffers of closed buckets, for the next
   std::vector<Handle> in_flight_;
 };
 

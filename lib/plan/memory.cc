@@ -36,19 +36,36 @@ std::int64_t row_scratch(const Row& row, const Sizes& s) {
   return around + s.full(f) + s.full(row.ffn.gated ? 2 * f : f);
 }
 
-void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, DType compute) {
-  std::map<int, std::int64_t> partial;  // by unit
+// Buckets as params/zero.h cuts them: parameters start at multiples of 64 elements, a sharded bucket ends at one of
+// 64·ranks. Under ZeRO 2 and 3 whole buckets live for a while beside the shards: one of gradients, and of weights the
+// one at work, the next on its way, and the embedding's while a tied head needs it too.
+void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
+                    DType compute) {
+  const int stage = parallel.zero_stage;
+  const std::int64_t ranks = stage > 0 ? parallel.dp * parallel.cp : 1;
+  std::map<int, std::int64_t> partial, bucket;  // by unit
+  std::int64_t second = 0;
+  bool tied = false;
   for (const auto& spec : specs) {
-    const std::int64_t n = line(spec.elements());  // parameters start at multiples of 64 elements
-    plan.weight_bytes += bytes_of(compute, n);
-    plan.grad_bytes += bytes_of(DType::f32, n) * spec.grad_slots;
-    plan.optimizer_bytes += bytes_of(DType::f32, n) * (compute == DType::f32 ? 2 : 3);
+    bucket[spec.unit] += line(spec.elements());
+    if (spec.grad_slots == 2) second += line(spec.elements());
+    tied = tied || spec.grad_slots == 2;
     for (const auto& piece : spec.pieces)
       if (!piece.grad_sum.empty()) partial[spec.unit] += line(piece.local.size());
   }
-  std::int64_t most = 0;
+  std::int64_t total = 0, largest = 0, pair = 0, before = 0, most = 0;
+  for (auto& [unit, n] : bucket) {
+    n = (n + kLine * ranks - 1) / (kLine * ranks) * (kLine * ranks);
+    total += n;
+    largest = std::max(largest, n);
+    pair = std::max(pair, before + n);
+    before = n;
+  }
   for (const auto& [unit, n] : partial) most = std::max(most, n);
-  plan.grad_bytes += bytes_of(DType::f32, most);
+  const std::int64_t own = total / ranks;
+  plan.weight_bytes = bytes_of(compute, stage == 3 ? own + pair + (tied ? bucket.begin()->second : 0) : total);
+  plan.grad_bytes = bytes_of(DType::f32, (stage >= 2 ? own + largest : total) + second + most);
+  plan.optimizer_bytes = bytes_of(DType::f32, own) * (compute == DType::f32 ? 2 : 3);
 }
 
 }  // namespace
@@ -57,7 +74,7 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
                        const Coordinate& coordinate, DType compute, int max_in_flight) {
   MemoryPlan plan;
   plan.slots = max_in_flight;
-  add_parameters(plan, param_specs(model, parallel, coordinate), compute);
+  add_parameters(plan, param_specs(model, parallel, coordinate), parallel, compute);
 
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute,

@@ -34,6 +34,24 @@ void check_names(const TrainingOptions& o) {
     one_of("pipeline-schedule", o.schedule, {"1f1b", "gpipe"});
 }
 
+// ZeRO stage of the flags.   fails  Error{usage}, Error{config}
+int zero_stage_of(const TrainingOptions& o) {
+  if (o.sharding_strategy.empty()) return o.use_megatron_fsdp ? 3 : o.use_distributed_optimizer ? 1 : 0;
+  constexpr const char* names[] = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
+  for (int stage = 0; stage < 4; ++stage) {
+    if (o.sharding_strategy != names[stage]) continue;
+    if (stage == 3 && !o.use_megatron_fsdp)
+      throw Error(Code::config, "--data-parallel-sharding-strategy optim_grads_params shards weights layer by layer", "",
+                  "add --use-megatron-fsdp, or take optim_grads");
+    if (stage == 0 && o.use_distributed_optimizer)
+      throw Error(Code::config, "--use-distributed-optimizer with --data-parallel-sharding-strategy no_shard", "",
+                  "leave one of them out");
+    return stage;
+  }
+  throw Error(Code::usage, fmt::format("--data-parallel-sharding-strategy '{}' is unknown", o.sharding_strategy), "",
+              "one of no_shard, optim, optim_grads, optim_grads_params");
+}
+
 // Options that are each fine alone.
 std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
@@ -106,8 +124,10 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   const int model_ranks = std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp);
   if (world > 0) p.dp = std::max(1, world / model_ranks);
   if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
+  p.zero_stage = zero_stage_of(o);
   Limits limits;
   limits.world = world;
+  limits.max_zero_stage = 3;
   auto problems = validate(model_of(o), p, o.batch, limits, int{o.bf16} + int{o.fp16});
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   require_valid(problems);

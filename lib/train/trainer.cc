@@ -102,7 +102,9 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
   if (o_.train_iters > 0) data_ = open_data(o_, model_spec_.vocab_size);
   groups_ = make_groups(world, placement, kv_heads_of(model_spec_));
   stream_.set_poll([this] { groups_.dp_cp->progress(); });
-  store_ = std::make_unique<ParameterStore>(specs, compute_dtype(o_), device_);
+  store_ = std::make_unique<ParameterStore>(
+      specs, compute_dtype(o_), device_, ParameterStore::Gradients::present,
+      ShardSpec{o_.parallel.zero_stage, groups_.dp_cp->size(), groups_.dp_cp->rank()});
   optimizer_ = std::make_unique<Optimizer>(*store_, o_.adam, device_);
   model_ = std::make_unique<Model>(model_spec_, o_.batch, groups_, *store_, 0, device_);
   for (const auto& row : schedule_table())
@@ -113,7 +115,7 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
                     static_cast<std::size_t>(plan.scratch_bytes)},
       *model_, o_.batch, device_);
   phase("initialize");
-  optimizer_->initialize(stream_, o_.seed);
+  optimizer_->initialize(stream_, groups_, o_.seed);
   if (reader_) load();
   step_flop_ = step_flops(model_spec_, o_.parallel, o_.batch).causal;
   if (o_.train_iters > at_.iteration) peak_flop_per_s_ = gemm_peak_flop_per_s(stream_, compute_dtype(o_));
@@ -143,7 +145,7 @@ void Trainer::load() {
   phase("load");
   const auto& meta = reader_->manifest().meta;
   const bool weights_only = o_.finetune || o_.no_load_optim;
-  load_training(*reader_, stream_, *store_, *optimizer_, weights_only ? LoadWhat::weights : LoadWhat::everything);
+  load_training(*reader_, stream_, groups_, *store_, *optimizer_, weights_only ? LoadWhat::weights : LoadWhat::everything);
   if (world_.rank() == 0) log::info("loaded iteration {} from {}", meta.iteration, reader_->dir().string());
   const std::string where = reader_->dir().string();
   if (!o_.finetune) {

@@ -62,6 +62,8 @@ struct TrainingOptions {
   bool load_if_present = false, use_checkpoint_args = false;
   bool finetune = false, no_load_optim = false;
 
+  bool use_distributed_optimizer = false, use_megatron_fsdp = false;
+  std::string sharding_strategy;  // no_shard, optim, optim_grads, optim_grads_params; empty: by the two above
   std::string schedule = "1f1b";
   std::string device = "cpu";
   int threads = 0;               // per rank; 0: cores / ranks of this host

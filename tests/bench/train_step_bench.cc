@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   Executor executor(ExecutorParts{stream, groups, store, 1234, static_cast<std::size_t>(plan.slot_bytes),
                                   static_cast<std::size_t>(plan.scratch_bytes)},
                     model, batch, {});
-  optimizer.initialize(stream, 1234);
+  optimizer.initialize(stream, groups, 1234);
   const std::vector<HostBatch> batches{made_up_batch(batch, spec.vocab_size)};
   const Lane lane = one_f_one_b(1, 1).lanes[0];
   const auto step = [&] {

@@ -15,20 +15,30 @@ struct Layout {
   int tp, dp;
   bool sequence_parallel;
   int micro_batch;
+  int zero = 0;
 };
 
 std::string layout_name(const testing::TestParamInfo<Layout>& info) {
   const auto& l = info.param;
   return "Tp" + std::to_string(l.tp) + "Dp" + std::to_string(l.dp) + (l.sequence_parallel ? "Sp" : "") + "Mb" +
-         std::to_string(l.micro_batch);
+         std::to_string(l.micro_batch) + (l.zero > 0 ? "Zero" + std::to_string(l.zero) : "");
 }
 
+// A pairwise cover; every combination when MT_TEST_FULL is set (the nightly pass).
 std::vector<Layout> layouts() {
+  if (!std::getenv("MT_TEST_FULL"))
+    return {{1, 1, false, 1},    {1, 1, false, 4},   {2, 1, true, 2},     {2, 1, false, 4},   {4, 1, false, 1},
+            {4, 1, true, 4},     {1, 2, false, 4},   {1, 4, false, 2},    {2, 2, true, 1},    {2, 2, false, 2},
+            {1, 4, false, 1, 1}, {2, 2, true, 4, 2}, {1, 2, false, 2, 3}, {2, 2, true, 2, 3}};
   std::vector<Layout> out;
   for (auto [tp, dp] : {std::pair{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 4}, {2, 2}})
     for (bool sp : {false, true})
       for (int mb : {1, 2, 4})
         if (tp > 1 || !sp) out.push_back({tp, dp, sp, mb});
+  // ZeRO stages: every one with every dp > 1, and with what else shards.
+  for (int zero : {1, 2, 3})
+    for (auto [tp, dp, sp, mb] : {std::tuple{1, 2, false, 2}, {1, 4, false, 1}, {2, 2, true, 4}, {4, 2, false, 2}})
+      out.push_back({tp, dp, sp, mb, zero});
   return out;
 }
 
@@ -36,6 +46,9 @@ TrainingOptions at(TrainingOptions o, const Layout& l) {
   o.parallel.tp = l.tp;
   o.parallel.sequence_parallel = l.sequence_parallel;
   o.batch.micro_batch = l.micro_batch;
+  constexpr const char* strategies[] = {"", "optim", "optim_grads", "optim_grads_params"};
+  o.sharding_strategy = strategies[l.zero];
+  o.use_megatron_fsdp = l.zero == 3;
   return o;
 }
 

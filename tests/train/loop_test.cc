@@ -75,6 +75,44 @@ TEST(Resume, InAnotherLayoutContinuesWithinTheBounds) {
     EXPECT_NEAR(rest.loss[i], whole.loss[10 + i], test::kLossBound * whole.loss[10 + i]);
 }
 
+// Whatever is sharded how: a checkpoint of one ZeRO stage is a start for every other.
+TEST(Resume, AcrossZeroStagesIsBitwiseWhereTheSumsAreTheSame) {
+  const TempDir dir;
+  auto o = test::tiny_options(dir, "gpt2");
+  o.bf16 = true;
+  o.train_iters = 6;
+  o.exit_interval = 3;
+  o.save = dir / "plain";
+  test::run_tiny(o, 2);
+  o.exit_interval = 0;
+  o.load = dir / "plain";
+  o.ckpt_step = 3;
+  constexpr const char* strategies[] = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
+  std::map<int, Curve> curves;
+  for (int stage = 0; stage < 4; ++stage) {
+    o.sharding_strategy = strategies[stage];
+    o.use_megatron_fsdp = stage == 3;
+    o.save = dir / strategies[stage];
+    curves[stage] = test::run_tiny(o, 2);
+  }
+  expect_same_steps(curves[0], 0, curves[1]);
+  expect_same_checkpoint(dir / "no_shard/iter_0000006", dir / "optim/iter_0000006");
+  expect_same_steps(curves[2], 0, curves[3]);
+  expect_same_checkpoint(dir / "optim_grads/iter_0000006", dir / "optim_grads_params/iter_0000006");
+  EXPECT_LE(test::distance(curves[0], curves[2]).loss, 2e-3);
+  // And back: sharded state into a run that shards nothing.
+  o.load = dir / "optim_grads_params";
+  o.ckpt_step.reset();
+  o.train_iters = 8;
+  o.lr.override_scheduler = true;
+  for (int ranks : {1, 2}) {
+    o.sharding_strategy = "no_shard";
+    o.use_megatron_fsdp = false;
+    o.save = dir / ("back" + std::to_string(ranks));
+    EXPECT_EQ(test::run_tiny(o, ranks).loss.size(), 2u);
+  }
+}
+
 TEST(Resume, OtherScheduleOptionsAreRefusedUnlessAskedFor) {
   const TempDir dir;
   auto o = test::tiny_options(dir);

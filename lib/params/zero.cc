@@ -1,0 +1,74 @@
+#include "params/zero.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mt {
+
+namespace {
+
+constexpr std::int64_t kAlign = 64;  // elements: a cache line in every dtype
+
+std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+const Bucket& ShardPlan::bucket_of(int unit) const {
+  for (const auto& b : buckets)
+    if (b.unit == unit) return b;
+  MT_CHECK(false, "unit {} has no parameters here", unit);
+  return buckets.front();
+}
+
+ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec) {
+  ShardPlan plan;
+  plan.spec = spec;
+  const std::int64_t pad = spec.sharded() ? kAlign * spec.ranks : kAlign;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const int param = static_cast<int>(i), unit = specs[i].unit;
+    if (plan.buckets.empty() || plan.buckets.back().unit != unit) {
+      MT_CHECK(plan.buckets.empty() || unit > plan.buckets.back().unit, "parameters are not in order of units at {}",
+               specs[i].name);
+      plan.buckets.push_back({unit, plan.total, plan.total, param, param});
+    }
+    auto& bucket = plan.buckets.back();
+    plan.offset.push_back(bucket.end);
+    bucket.end += up(specs[i].elements(), kAlign);
+    bucket.last_param = param + 1;
+    plan.total = bucket.end;
+    const bool closes = i + 1 == specs.size() || specs[i + 1].unit != unit;
+    if (closes) plan.total = bucket.end = bucket.begin + up(bucket.size(), pad);
+  }
+  for (const auto& b : plan.buckets)
+    for (int p = b.first_param; p < b.last_param; ++p) {
+      const auto i = static_cast<std::size_t>(p);
+      const std::int64_t at = plan.offset[i], lo = std::max(at, plan.own_begin(b));
+      const std::int64_t hi = std::min(at + specs[i].elements(), plan.own_begin(b) + plan.own_size(b));
+      if (lo >= hi) continue;
+      plan.shards.push_back({p, lo - at, hi - at, plan.state});
+      plan.state += spec.sharded() ? hi - lo : up(hi - lo, kAlign);
+    }
+  return plan;
+}
+
+std::vector<PlacedBox> boxes_in_range(const ParamSpec& spec, const Piece& piece, std::int64_t begin,
+                                      std::int64_t end) {
+  std::vector<PlacedBox> out;
+  if (piece.box.empty()) return out;
+  const std::int64_t width = spec.shape.size() == 2 ? spec.shape[1] : 1;
+  MT_CHECK(spec.shape.size() < 2 || piece.local.extent[1] == width, "piece {} is not whole rows", piece.name);
+  const std::int64_t first = piece.local.offset[0] * width, last = first + piece.local.size();
+  const std::int64_t lo = std::max(begin, first), hi = std::min(end, last);
+  if (lo >= hi) return out;
+  std::int64_t at = lo;
+  for (Box box : boxes_of_range(piece.box.extent, lo - first, hi - first)) {
+    const std::int64_t n = box.size();
+    for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] += piece.box.offset[d];
+    out.push_back({std::move(box), at});
+    at += n;
+  }
+  return out;
+}
+
+}  // namespace mt

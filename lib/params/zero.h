@@ -1,0 +1,67 @@
+#pragma once
+// ZeRO: which flat ranges of the parameters a data-parallel rank owns.
+//
+//   bucket  the parameters of one unit, back to back, each starting at a multiple of 64 elements; with sharding its end
+//           is padded to a multiple of 64·ranks and rank r owns part r of equal parts
+//   stage   0 nothing sharded, 1 optimizer state, 2 and gradients, 3 and weights
+// Shards ignore the borders of parameters, as Megatron's distributed optimizer does. Pure functions.
+// Source: Rajbhandari et al., arXiv:1910.02054. Code: params/zero.cc. Tests: tests/params/zero_test.cc.
+
+#include <vector>
+
+#include "layout/param_spec.h"
+
+namespace mt {
+
+struct ShardSpec {
+  int stage = 0;
+  int ranks = 1, rank = 0;  // of the dp·cp group
+  bool sharded() const { return stage > 0; }
+};
+
+// Elements, from the start of all buckets.
+struct Bucket {
+  int unit = 0;
+  std::int64_t begin = 0, end = 0;
+  int first_param = 0, last_param = 0;  // half open
+  std::int64_t size() const { return end - begin; }
+};
+
+// Elements [begin, end) of a parameter, flat in its local shape, that this rank's optimizer updates.
+struct OwnedRange {
+  int param = 0;
+  std::int64_t begin = 0, end = 0;
+  std::int64_t state = 0;  // where its optimizer state starts, in elements; a multiple of 64 when nothing is sharded
+  std::int64_t size() const { return end - begin; }
+};
+
+struct ShardPlan {
+  ShardSpec spec;
+  std::vector<std::int64_t> offset;  // of each parameter, from the start of all buckets
+  std::vector<Bucket> buckets;       // by unit, ascending
+  std::vector<OwnedRange> shards;
+  std::int64_t total = 0;  // elements of all buckets, padding included
+  std::int64_t state = 0;  // elements of optimizer state (of one moment) on this rank
+
+  const Bucket& bucket_of(int unit) const;
+  // This rank's part of a bucket.
+  std::int64_t own_begin(const Bucket& b) const { return b.begin + b.size() / parts() * spec_rank(); }
+  std::int64_t own_size(const Bucket& b) const { return b.size() / parts(); }
+
+ private:
+  int parts() const { return spec.sharded() ? spec.ranks : 1; }
+  int spec_rank() const { return spec.sharded() ? spec.rank : 0; }
+};
+
+// needs  specs in order of units
+ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec);
+
+// What of a piece lies in flat range [begin, end) of its parameter: boxes of the logical tensor, each with its place in
+// the parameter. Pieces are whole rows of their parameter, so a range cuts at most 2·dims−1 boxes.
+struct PlacedBox {
+  Box box;
+  std::int64_t at = 0;  // flat element of the parameter
+};
+std::vector<PlacedBox> boxes_in_range(const ParamSpec& spec, const Piece& piece, std::int64_t begin, std::int64_t end);
+
+}  // namespace mt
