@@ -91,6 +91,8 @@ int run_mpi(const TrainingOptions& given, CommOptions comm) {
       comm::leave_job(*world, status);
     });
   } catch (const Error& e) {
+    // A lost connection is a consequence: whoever watches the lost rank knows more and speaks first.
+    if (e.code() == Code::comm) ::usleep(500000);
     if (page->claim_last_word()) throw;
     // Another rank of this host tells what happened and ends the job; what we saw follows from it.
     log::detail("{}", e.what());
