@@ -34,7 +34,7 @@ void fill(RankState& r) {
         test::for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
           *reinterpret_cast<float*>(at) = value_of(piece.name, kind, e);
         });
-  r.optimizer.publish(r.stream);
+  r.optimizer.publish(r.stream, r.groups);
 }
 
 void save_all(const fs::path& root, const ModelSpec& model, int tp, int dp, DType compute, bool sp = false) {
@@ -72,7 +72,7 @@ TEST_P(Resharding, WeightsMomentsAndMasterComeBackBitwise) {
     RankState r(world, model, test::layout(c.load_tp, c.load_dp), c.dtype);
     const Reader reader(dir.path() / iteration_name(7));
     check_loadable(reader, model, r.store.specs(), LoadWhat::everything);
-    load_training(reader, r.stream, r.store, r.optimizer, LoadWhat::everything);
+    load_training(reader, r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
     r.stream.synchronize();
     for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind << " rank " << world.rank();
     if (c.dtype != DType::bf16) return;
@@ -117,7 +117,7 @@ TEST(Checkpoint, WeightsAloneLeaveMomentsAsTheyWere) {
   test::on_ranks(2, [&](Communicator& world) {
     RankState r(world, model, test::layout(2, 1), DType::bf16);  // f32 checkpoint, bf16 model: converted
     const Reader reader(dir.path() / iteration_name(7));
-    load_training(reader, r.stream, r.store, r.optimizer, LoadWhat::weights);
+    load_training(reader, r.stream, r.groups, r.store, r.optimizer, LoadWhat::weights);
     r.stream.synchronize();
     EXPECT_EQ(wrong_elements(r, "master"), 0) << "the master is the f32 weight, not its rounding";
     for (int p = 0; p < r.store.num_params(); ++p)
@@ -133,7 +133,7 @@ TEST(Checkpoint, ABf16CheckpointFillsAnF32ModelFromItsMaster) {
   test::on_ranks(1, [&](Communicator& world) {
     RankState r(world, model, {});
     const Reader reader(dir.path() / iteration_name(7));
-    load_training(reader, r.stream, r.store, r.optimizer, LoadWhat::everything);
+    load_training(reader, r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
     for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind;
     ParameterStore scoring(r.store.specs(), DType::f32, {}, ParameterStore::Gradients::absent);
     load_weights(reader, r.stream, scoring);
@@ -192,7 +192,7 @@ TEST(Checkpoint, ACheckpointWithoutMomentsServesWeightsAlone) {
     const fs::path at = dir.path() / iteration_name(7);
     expect_refused(at, model, LoadWhat::everything, "exp_avg");
     RankState fresh(world, model, {});
-    load_training(Reader(at), fresh.stream, fresh.store, fresh.optimizer, LoadWhat::weights);
+    load_training(Reader(at), fresh.stream, fresh.groups, fresh.store, fresh.optimizer, LoadWhat::weights);
     EXPECT_EQ(wrong_elements(fresh, "master"), 0);
   });
 }
@@ -256,7 +256,7 @@ void expect_save_fails_everywhere(const fs::path& root, int after, const std::fu
   EXPECT_EQ(resolve(root).iteration, 7);
   test::on_ranks(1, [&](Communicator& world) {
     RankState r(world, model, {});
-    load_training(Reader(resolve(root).dir), r.stream, r.store, r.optimizer, LoadWhat::everything);
+    load_training(Reader(resolve(root).dir), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
     EXPECT_EQ(wrong_elements(r, "exp_avg_sq"), 0);
   });
 }

@@ -38,7 +38,7 @@ TEST(Optimizer, ThreeStepsOfOneWeightAreTheNumbersWorkedOutInDouble) {
     AdamOptions o;
     o.beta2 = 0.95, o.clip_grad = 0;
     Optimizer optimizer(r.store, o, {});
-    optimizer.initialize(r.stream, 1);
+    optimizer.initialize(r.stream, r.groups, 1);
     const int p = r.store.find("embedding.word_embeddings.weight");
     r.store.weight(p).as<float>()[0] = 0.5f;
     // w' = w(1 − 0.01·0.1) − 0.01·m̂/(sqrt(v̂) + 1e-8), β = 0.9, 0.95; by Python in double.
@@ -69,7 +69,7 @@ TEST(Optimizer, EveryParameterFollowsAdamwInDouble) {
       AdamOptions o;
       o.beta1 = 0.8, o.beta2 = 0.9, o.eps = 1e-6, o.clip_grad = 0.75;
       Optimizer optimizer(r.store, o, {});
-      optimizer.initialize(r.stream, 7);
+      optimizer.initialize(r.stream, r.groups, 7);
       r.stream.synchronize();
       std::vector<std::vector<double>> w, m, v;
       for (int p = 0; p < r.store.num_params(); ++p) {
@@ -156,7 +156,7 @@ TEST(Optimizer, EqualGradientsGiveTheIdenticalNormAndWeightsInEveryLayout) {
       test::on_ranks(tp, [&](Communicator& world) {
         RankParams r(world, model, test::layout(tp, 1));
         Optimizer optimizer(r.store, {}, {});
-        optimizer.initialize(r.stream, 5);
+        optimizer.initialize(r.stream, r.groups, 5);
         double mine = 0;
         for (int step = 0; step < 3; ++step) {
           set_gradients(r, [&](const std::string& n, std::int64_t e) { return gradient(n, e, step); });
@@ -207,7 +207,7 @@ TEST(Optimizer, ANonFiniteGradientOnAnyRankChangesNothingAnywhere) {
     test::on_ranks(4, [&](Communicator& world) {
       RankParams r(world, test::small_model({true, 8, 2, 61}), test::layout(4, 1));
       Optimizer optimizer(r.store, {}, {});
-      optimizer.initialize(r.stream, 5);
+      optimizer.initialize(r.stream, r.groups, 5);
       std::vector<float> before(r.store.weight(0).as<float>(), r.store.weight(0).as<float>() + r.store.weight(0).size());
       set_gradients(r, [](const std::string&, std::int64_t) { return 1.0f; });
       const int q = r.store.find("decoder.layers.1.mlp.linear_fc2.weight");
@@ -226,7 +226,7 @@ TEST(Optimizer, PaddingRowsStartAtZero) {
   test::on_ranks(8, [](Communicator& world) {
     RankParams r(world, test::small_model({true, 8, 2, 5}), test::layout(8, 1), DType::bf16);
     Optimizer optimizer(r.store, {}, {});
-    optimizer.initialize(r.stream, 5);
+    optimizer.initialize(r.stream, r.groups, 5);
     const View w = optimizer.master(0);
     for (std::int64_t i = r.store.spec(0).pieces[0].box.size(); i < w.size(); ++i) EXPECT_EQ(at(w, i), 0.0f);
   });
