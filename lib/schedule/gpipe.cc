@@ -2,9 +2,13 @@
 
 namespace mt {
 
-Schedule gpipe(int pp, int m) {
-  Schedule s{"gpipe", {}, {}, {}};
-  for (int r = 0; r < pp; ++r) {
+namespace {
+
+// All forwards, then all backwards, first micro-batch first: weight gradients are added in one order everywhere.
+Schedule generate(const ScheduleSpec& spec) {
+  const int m = spec.num_micro_batches;
+  Schedule s{.name = "gpipe", .num_micro_batches = m};
+  for (int r = 0; r < spec.pp; ++r) {
     Lane lane;
     for (int i = 0; i < m; ++i) lane.push_back({.act = Act::forward, .micro_batch = i});
     for (int i = 0; i < m; ++i) lane.push_back({.act = Act::backward, .micro_batch = i});
@@ -13,6 +17,12 @@ Schedule gpipe(int pp, int m) {
     s.max_in_flight.push_back(m);
   }
   return s;
+}
+
+}  // namespace
+
+ScheduleRow gpipe_schedule() {
+  return {.name = "gpipe", .words = "all forwards, then all backwards", .generate = generate};
 }
 
 }  // namespace mt

@@ -1,96 +1,102 @@
 #include "schedule/schedule.h"
 
 #include <algorithm>
-#include <map>
 
-#include <fmt/format.h>
+#include "base/error.h"
+#include "base/options.h"
 
 namespace mt {
 
 const char* act_name(Act act) {
-  constexpr const char* names[] = {"forward",         "backward",        "backward_input", "backward_weight", "recompute",
-                                   "send_activation", "recv_activation", "send_gradient",  "recv_gradient"};
+  constexpr const char* names[] = {"forward",         "backward",        "backward_input",   "backward_weight",
+                                   "forward_backward", "recompute",       "send_activation",  "recv_activation",
+                                   "send_gradient",   "recv_gradient",   "swap_out",         "swap_in",
+                                   "collective"};
   return names[static_cast<int>(act)];
 }
 
-const std::vector<ScheduleRow>& schedule_table() {
-  static const std::vector<ScheduleRow> rows = {{"1f1b", one_f_one_b}, {"gpipe", gpipe}};
-  return rows;
+bool is_send(Act act) { return act == Act::send_activation || act == Act::send_gradient; }
+bool is_recv(Act act) { return act == Act::recv_activation || act == Act::recv_gradient; }
+
+const ScheduleRow* find_schedule(const std::string& name) {
+  for (const auto& row : schedule_table())
+    if (name == row.name) return &row;
+  return nullptr;
 }
 
-namespace {
+std::string problem_of(const ScheduleRow& row, const ScheduleSpec& spec) {
+  if (spec.pp < 1 || spec.num_micro_batches < 1) return "it needs at least one rank and one micro-batch";
+  if (spec.chunks < 0 || spec.group_size < 0 || spec.memory_cap < 0) return "chunks, group size and memory are positive";
+  if (spec.chunks > 0 && spec.chunks < row.min_chunks)
+    return fmt::format("it has at least {} chunks a rank, not {}", row.min_chunks, spec.chunks);
+  if (spec.chunks > 0 && row.max_chunks > 0 && spec.chunks > row.max_chunks)
+    return fmt::format("it has {} chunk{} a rank, not {}", row.max_chunks, row.max_chunks == 1 ? "" : "s", spec.chunks);
+  return row.problem != nullptr ? row.problem(spec) : "";
+}
 
-struct Progress {
-  bool forward = false, input = false, weight = false;
-};
-
-class LaneChecker {
- public:
-  LaneChecker(std::vector<std::string>& faults, int pp_rank, int bound)
-      : faults_(faults), pp_rank_(pp_rank), bound_(bound) {}
-
-  void step(const Step& s) {
-    auto& p = seen_[{s.chunk, s.micro_batch}];
-    switch (s.act) {
-      case Act::forward:
-        if (p.forward) fault(s, "forward twice");
-        p.forward = true;
-        if (++in_flight_ > bound_) fault(s, fmt::format("{} in flight, bound {}", in_flight_, bound_));
-        break;
-      case Act::backward:
-      case Act::backward_input:
-        if (!p.forward) fault(s, "backward before forward");
-        if (p.input) fault(s, "backward twice");
-        p.input = true;
-        --in_flight_;
-        if (s.act == Act::backward_input) break;
-        [[fallthrough]];
-      case Act::backward_weight:
-        if (!p.input) fault(s, "weight gradient before input gradient");
-        if (p.weight) fault(s, "weight gradient twice");
-        p.weight = true;
-        if (auto& last = last_weight_[s.chunk]; s.micro_batch < last)
-          fault(s, fmt::format("weight gradient after that of micro-batch {}", last));
-        else
-          last = s.micro_batch;
-        break;
-      default:
-        break;
+Schedule make_schedule(const std::string& name, const ScheduleSpec& spec) {
+  const ScheduleRow* row = find_schedule(name);
+  if (row == nullptr) {
+    std::vector<std::string> names;
+    std::string all;
+    for (const auto& r : schedule_table()) {
+      names.push_back(r.name);
+      all += fmt::format("{}{}", all.empty() ? "" : ", ", r.name);
     }
+    const auto nearest = nearest_name(name, names);
+    throw Error(Code::usage, fmt::format("there is no schedule '{}'", name), "",
+                nearest.empty() ? "one of " + all : fmt::format("did you mean {}? There are {}", nearest, all));
   }
+  if (const auto problem = problem_of(*row, spec); !problem.empty())
+    throw Error(Code::config, fmt::format("schedule {} at {} ranks and {} micro-batches: {}", name, spec.pp,
+                                          spec.num_micro_batches, problem));
+  return row->generate(spec);
+}
 
-  void end(int chunks, int num_micro_batches) {
-    for (int c = 0; c < chunks; ++c)
-      for (int m = 0; m < num_micro_batches; ++m)
-        if (const auto& p = seen_[{c, m}]; !p.forward || !p.input || !p.weight)
-          faults_.push_back(fmt::format("rank {}: chunk {} micro-batch {} is not finished", pp_rank_, c, m));
-    if (seen_.size() != static_cast<std::size_t>(chunks) * static_cast<std::size_t>(num_micro_batches))
-      faults_.push_back(fmt::format("rank {}: steps of unknown chunks or micro-batches", pp_rank_));
+std::vector<int> peak_in_flight(const Schedule& s) {
+  std::vector<int> peaks;
+  for (const Lane& lane : s.lanes) {
+    int now = 0, peak = 0;
+    for (const Step& step : lane) {
+      if (step.act == Act::forward || step.act == Act::forward_backward) peak = std::max(peak, ++now);
+      if (step.act == Act::backward || step.act == Act::backward_input || step.act == Act::forward_backward) --now;
+    }
+    peaks.push_back(peak);
   }
+  return peaks;
+}
 
- private:
-  void fault(const Step& s, const std::string& what) {
-    faults_.push_back(fmt::format("rank {}: {} of chunk {} micro-batch {}: {}", pp_rank_, act_name(s.act), s.chunk,
-                                  s.micro_batch, what));
+Schedule first_micro_batches(Schedule s, int num_micro_batches) {
+  // Equal runs of micro-batches per copy: the rest of each run is dropped and the others close up.
+  const int run_before = (s.num_micro_batches + s.copies - 1) / s.copies;
+  const int run_after = (num_micro_batches + s.copies - 1) / s.copies;
+  const auto renumbered = [&](int i) {
+    const int copy = i / run_before, place = i % run_before;
+    const int now = copy * run_after + place;
+    return place < run_after && now < num_micro_batches ? now : -1;
+  };
+  for (Lane& lane : s.lanes) {
+    Lane kept;
+    for (Step step : lane) {
+      step.micro_batch = renumbered(step.micro_batch);
+      if (step.act == Act::forward_backward) {
+        step.backward_micro_batch = renumbered(step.backward_micro_batch);
+        if (step.micro_batch < 0) {
+          step.act = Act::backward;
+          step.chunk = step.backward_chunk;
+          step.micro_batch = step.backward_micro_batch;
+        } else if (step.backward_micro_batch < 0) {
+          step.act = Act::forward;
+        }
+        if (step.act != Act::forward_backward) step.backward_chunk = step.backward_micro_batch = -1;
+      }
+      if (step.micro_batch >= 0) kept.push_back(step);
+    }
+    lane = std::move(kept);
   }
-  std::vector<std::string>& faults_;
-  int pp_rank_, bound_, in_flight_ = 0;
-  std::map<std::pair<int, int>, Progress> seen_;
-  std::map<int, int> last_weight_;
-};
-
-}  // namespace
-
-std::vector<std::string> faults_of(const Schedule& s, int num_micro_batches) {
-  std::vector<std::string> faults;
-  if (s.lanes.size() != s.stage_of.size() || s.lanes.size() != s.max_in_flight.size())
-    return {"lanes, stage_of and max_in_flight differ in length"};
-  for (std::size_t r = 0; r < s.lanes.size(); ++r) {
-    LaneChecker checker(faults, static_cast<int>(r), s.max_in_flight[r]);
-    for (const auto& step : s.lanes[r]) checker.step(step);
-    checker.end(static_cast<int>(s.stage_of[r].size()), num_micro_batches);
-  }
-  return faults;
+  s.num_micro_batches = num_micro_batches;
+  s.max_in_flight = peak_in_flight(s);
+  return s;
 }
 
 }  // namespace mt

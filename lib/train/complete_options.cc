@@ -29,9 +29,17 @@ void check_names(const TrainingOptions& o) {
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);
-  const auto& table = schedule_table();
-  if (std::none_of(table.begin(), table.end(), [&](const auto& r) { return o.schedule == r.name; }))
-    one_of("pipeline-schedule", o.schedule, {"1f1b", "gpipe"});
+  const ScheduleRow* row = find_schedule(o.schedule);
+  if (row == nullptr || !row->is_plain()) {
+    std::string plain;
+    for (const auto& r : schedule_table())
+      if (r.is_plain()) plain += fmt::format("{}{}", plain.empty() ? "" : ", ", r.name);
+    if (row == nullptr)
+      throw Error(Code::usage, fmt::format("--pipeline-schedule '{}' is unknown", o.schedule), "", "one of " + plain);
+    throw Error(Code::config,
+                fmt::format("--pipeline-schedule {} needs more than whole forwards and backwards of one chunk", o.schedule),
+                "", "mt-train runs one of " + plain + "; mt-topo schedule shows the others");
+  }
 }
 
 // ZeRO stage of the flags.   fails  Error{usage}, Error{config}

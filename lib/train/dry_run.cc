@@ -17,10 +17,8 @@ std::string list_text(const std::vector<int>& ranks) {
 }
 
 int in_flight(const TrainingOptions& o) {
-  for (const auto& row : schedule_table())
-    if (o.schedule == row.name)
-      return row.generate(o.parallel.pp, o.batch.num_micro_batches(o.parallel)).max_in_flight[0];
-  return 1;
+  const ScheduleSpec spec{.pp = o.parallel.pp, .num_micro_batches = o.batch.num_micro_batches(o.parallel)};
+  return make_schedule(o.schedule, spec).max_in_flight[0];
 }
 
 Json rank_json(int rank, std::int64_t parameters, const MemoryPlan& m) {

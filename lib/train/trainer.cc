@@ -107,8 +107,7 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
       ShardSpec{o_.parallel.zero_stage, groups_.dp_cp->size(), groups_.dp_cp->rank()});
   optimizer_ = std::make_unique<Optimizer>(*store_, o_.adam, device_);
   model_ = std::make_unique<Model>(model_spec_, o_.batch, groups_, *store_, 0, device_);
-  for (const auto& row : schedule_table())
-    if (o_.schedule == row.name) lane_ = row.generate(1, o_.batch.num_micro_batches(o_.parallel)).lanes[0];
+  lane_ = make_schedule(o_.schedule, {.num_micro_batches = o_.batch.num_micro_batches(o_.parallel)}).lanes[0];
   const MemoryPlan plan = plan_memory(model_spec_, o_.parallel, o_.batch, groups_.coordinate, compute_dtype(o_), 1);
   executor_ = std::make_unique<Executor>(
       ExecutorParts{stream_, groups_, *store_, o_.seed, static_cast<std::size_t>(plan.slot_bytes),

@@ -1,0 +1,36 @@
+#pragma once
+// Schedules made by search: a list scheduler plays the pipeline forward in time and decides at every free rank.
+// Internal to lib/schedule.
+
+#include "schedule/schedule.h"
+
+namespace mt {
+
+struct ListRules {
+  enum class Steady { alternate, backward_first, forward_first } steady = Steady::alternate;
+  bool backward_ends_warm_up = true;  // or: forwards first as long as memory allows
+  double least_gap = 0;               // a weight gradient starts if nothing else comes for this share of its time
+  bool late_chunk_first = true;       // of several chunks that could run, the one nearer to the end of the model
+  bool even_out = false;              // a weight gradient also starts where waiting would make this rank the idlest
+  // Forwards and input gradients in the order of these lanes, by rank; only the place of weight gradients is searched
+  // and `steady` and `backward_ends_warm_up` mean nothing. Empty: as they come.
+  std::vector<Lane> order;
+};
+
+struct ListProblem {
+  std::vector<std::vector<int>> stage_of;  // one copy
+  int num_micro_batches = 1;
+  double memory_cap = 1;  // activations of a rank, in its share of one micro-batch
+  Durations durations;
+};
+
+// needs  memory_cap ≥ 1; lanes of `order` are sound and hold no more forwards in flight than memory_cap allows
+// gives  lanes of forward, backward_input and backward_weight; always sound, peak_activations ≤ memory_cap
+// cost   steps × pp
+Schedule list_schedule(const std::string& name, const ListProblem& problem, const ListRules& rules);
+
+// The best by makespan over all rules, then by peak of activations.
+//   cost  some hundred list schedules
+Schedule best_list_schedule(const std::string& name, const ListProblem& problem);
+
+}  // namespace mt

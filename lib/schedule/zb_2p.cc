@@ -1,0 +1,22 @@
+#include "schedule/list_schedule.h"
+
+namespace mt {
+
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ListProblem p{{}, spec.num_micro_batches, spec.memory_cap > 0 ? spec.memory_cap : 2 * spec.pp, spec.durations};
+  for (int r = 0; r < spec.pp; ++r) p.stage_of.push_back({r});
+  return best_list_schedule("zb-2p", p);
+}
+
+}  // namespace
+
+ScheduleRow zb_2p_schedule() {
+  return {.name = "zb-2p",
+          .words = "split backward, searched for the given times within 2 pp activations a rank, or the cap given",
+          .generate = generate,
+          .needs_split_backward = true};
+}
+
+}  // namespace mt
