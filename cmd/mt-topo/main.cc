@@ -1,4 +1,4 @@
-// mt-topo: the machine, and the process groups of a layout.
+// mt-topo: the machine, the process groups of a layout, pipeline schedules.
 
 #include <algorithm>
 #include <memory>
@@ -8,6 +8,7 @@
 #include "base/features.h"
 #include "layout/placement.h"
 #include "layout/validate.h"
+#include "mt-topo/commands.h"
 #include "probe/machine.h"
 
 namespace {
@@ -101,9 +102,10 @@ std::function<int()> show_command(mt::OptionTable&, const mt::cli::Shared& share
 int main(int argc, char** argv) {
   mt::cli::Tool tool;
   tool.name = "mt-topo";
-  tool.summary = "Show the machine, and the process groups of a layout.";
+  tool.summary = "Show the machine, the process groups of a layout, and pipeline schedules.";
   tool.commands = {{"show", "the machine this runs on", show_command},
-                   {"groups", "process groups of a layout", groups_command}};
+                   {"groups", "process groups of a layout", groups_command},
+                   {"schedule", "a pipeline schedule, its picture and its bubble", mt::schedule_command}};
   tool.backends = mt::kBackends;
   return mt::cli::run(tool, argc, argv);
 }
