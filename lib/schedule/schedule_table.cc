@@ -10,7 +10,8 @@
   ROW(zb_1p)              \
   ROW(zb_2p)              \
   ROW(zb_v)               \
-  ROW(dualpipe)
+  ROW(dualpipe)           \
+  ROW(dualpipe_v)
 
 namespace mt {
 

@@ -189,7 +189,7 @@ class MessageChecker {
     for (std::size_t k = 0; k < sent.size() && k < posted.size(); ++k) {
       if (sent[k] == posted[k]) continue;
       faults_.push_back(fmt::format("{}: message {} is the {}, received as the {}", where, k, text(sent[k]), text(posted[k])));
-      return;
+      break;
     }
     if (sent.size() != posted.size())
       faults_.push_back(fmt::format("{}: {} sends, {} receives", where, sent.size(), posted.size()));

@@ -54,6 +54,12 @@ TEST(Clock, DualPipeTakes26And66And102WithPeaks5And9And9) {
   EXPECT_NEAR(report("dualpipe", 4, 8, merged).makespan, 23.6, 1e-9);
 }
 
+TEST(Clock, DualPipeVIsDualPipeOfTwiceTheDepthFoldedInHalf) {
+  for (int pp = 1; pp <= 4; ++pp)
+    for (int m = 2 * pp; m <= 16; ++m)
+      EXPECT_NEAR(2 * report("dualpipe-v", pp, m).makespan, report("dualpipe", 2 * pp, 2 * m).makespan, 1e-9) << pp << m;
+}
+
 TEST(Clock, BubbleOverIdealIsRanksLessOneOverMicroBatchesAndChunks) {
   for (int pp = 1; pp <= 8; ++pp)
     for (int m = 1; m <= 16; ++m) {
