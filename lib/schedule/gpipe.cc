@@ -21,6 +21,8 @@ Schedule generate(const ScheduleSpec& spec) {
 
 }  // namespace
 
+Schedule gpipe(int pp, int num_micro_batches) { return generate({.pp = pp, .num_micro_batches = num_micro_batches}); }
+
 ScheduleRow gpipe_schedule() {
   return {.name = "gpipe", .words = "all forwards, then all backwards", .generate = generate};
 }

@@ -21,6 +21,10 @@ Schedule one_forward_one_backward(const std::string& name, const ScheduleSpec& s
   return s;
 }
 
+Schedule one_f_one_b(int pp, int num_micro_batches) {
+  return one_forward_one_backward("1f1b", {.pp = pp, .num_micro_batches = num_micro_batches}, 1);
+}
+
 ScheduleRow one_f_one_b_schedule() {
   return {.name = "1f1b",
           .words = "as few forwards as fill the pipeline, then one forward one backward",

@@ -95,6 +95,10 @@ std::string problem_of(const ScheduleRow& row, const ScheduleSpec& spec);
 // A schedule by name.   fails  Error{usage} no such name, Error{config} with problem_of's words
 Schedule make_schedule(const std::string& name, const ScheduleSpec& spec);
 
+// The two that run anywhere, without the table's detour.
+Schedule one_f_one_b(int pp, int num_micro_batches);
+Schedule gpipe(int pp, int num_micro_batches);
+
 // What is wrong with a schedule, one line a fault; empty when it is sound:
 //   every micro-batch forward once and backward once on every chunk of its copy, forward before backward, weight
 //   gradients after input gradients and in ascending micro-batches; every stage held exactly once in a copy;
