@@ -92,6 +92,29 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{2, 3, 8, 1, false, DType::f32}, Case{8, 1, 2, 2, false, DType::bf16},
                     Case{1, 4, 2, 1, true, DType::f32}, Case{4, 1, 4, 2, false, DType::f32}));
 
+// Shards of every ZeRO stage: filled from a plain checkpoint, saved, and read back whole.
+TEST(Checkpoint, ShardedStatesOfEveryZeroStageComeBackBitwise) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (int stage : {1, 2, 3}) {
+      const TemporaryDirectory dir;
+      const ModelSpec model = model_of(stage != 2);
+      save_all(dir.path(), model, 1, 1, dtype);
+      test::on_ranks(6, [&](Communicator& world) {
+        RankState r(world, model, test::layout(2, 3, false, stage), dtype);
+        load_training(Reader(dir.path() / iteration_name(7)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
+        save(dir.path(), world, r, 8);
+      });
+      const Manifest plain = read_manifest(dir.path() / iteration_name(7)), sharded = read_manifest(dir.path() / iteration_name(8));
+      EXPECT_EQ(sharded.tensor_bytes(), plain.tensor_bytes());
+      EXPECT_EQ(sharded.files.size(), 6u);
+      test::on_ranks(1, [&](Communicator& world) {
+        RankState r(world, model, {}, dtype);
+        load_training(Reader(dir.path() / iteration_name(8)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
+        for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind << " stage " << stage;
+      });
+    }
+}
+
 TEST(Checkpoint, EveryByteIsWrittenOnceAndTheWorkIsShared) {
   const TemporaryDirectory dir;
   const ModelSpec model = model_of(true);

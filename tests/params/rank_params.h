@@ -9,8 +9,9 @@
 
 namespace mt::test {
 
-inline ParallelSpec layout(int tp, int dp, bool sequence_parallel = false) {
+inline ParallelSpec layout(int tp, int dp, bool sequence_parallel = false, int zero_stage = 0) {
   ParallelSpec p;
+  p.zero_stage = zero_stage;
   p.tp = tp, p.dp = dp;
   p.sequence_parallel = sequence_parallel;
   return p;
@@ -26,7 +27,8 @@ struct RankParams {
       : model(m),
         stream({}, 1, mode),
         groups(make_groups(world, place(parallel), kv_heads_of(m))),
-        store(param_specs(m, parallel, groups.coordinate), compute, {}) {}
+        store(param_specs(m, parallel, groups.coordinate), compute, {}, ParameterStore::Gradients::present,
+              {parallel.zero_stage, groups.dp_cp->size(), groups.dp_cp->rank()}) {}
 };
 
 using RankBody = std::function<void(Communicator& world)>;
