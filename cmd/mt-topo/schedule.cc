@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "mt-topo/commands.h"
 #include "schedule/clock.h"
 #include "schedule/draw.h"
@@ -75,6 +76,7 @@ Schedule schedule_from_file(const ScheduleFlags& f) {
   if (f.group_size || f.memory_cap)
     throw Error(Code::usage, "--group-size and --memory-cap are for schedules by name", where);
   const auto faults = faults_of(s);
+  for (std::size_t i = 1; i < std::min<std::size_t>(faults.size(), 20); ++i) log::warn("{}: {}", where, faults[i]);
   if (!faults.empty())
     throw Error(Code::corrupt, fmt::format("the schedule is not sound, {} fault{}: {}", faults.size(),
                                            faults.size() == 1 ? "" : "s", faults[0]), where);

@@ -37,7 +37,8 @@ struct ScheduleReport {
   std::vector<double> busy;             // by rank
   std::vector<int> peak_in_flight;      // by rank: forwards whose input gradient is still to come, in chunks
   std::vector<double> peak_activations; // by rank, in its share of one micro-batch: a chunk is 1/chunks of it, and
-                                        // `kept` of that stays until the weight gradient is done
+                                        // `kept` of that stays until the weight gradient is done. At kept = 1 and
+                                        // times chunks/copies: the slots an executor needs that frees them whole
 };
 
 // needs  a sound schedule (faults_of), as its timeline gives no meaning otherwise

@@ -22,6 +22,9 @@ struct ListProblem {
   int num_micro_batches = 1;
   double memory_cap = 1;  // activations of a rank, in its share of one micro-batch
   Durations durations;
+  // Orders of forwards and input gradients that the search also tries, lanes by rank; those that need more than
+  // memory_cap are passed over.
+  std::vector<std::vector<Lane>> orders;
 };
 
 // needs  memory_cap ≥ 1; lanes of `order` are sound and hold no more forwards in flight than memory_cap allows

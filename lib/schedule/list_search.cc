@@ -113,10 +113,20 @@ void try_in_turn(Search& search, const ListProblem& p) {
     try_warm_up([&](int r) { return std::floor(fit[static_cast<std::size_t>(r)] + more); });
 }
 
+void try_given(Search& search, const ListProblem& p) {
+  for (const auto& order : p.orders) {
+    const auto peaks = peak_in_flight({.lanes = order});
+    const int most = *std::max_element(peaks.begin(), peaks.end());
+    if (most > p.memory_cap * static_cast<double>(p.stage_of[0].size()) + kTie) continue;
+    search.try_order({.order = order});
+  }
+}
+
 }  // namespace
 
 Schedule best_list_schedule(const std::string& name, const ListProblem& problem) {
   Search search(name, problem);
+  try_given(search, problem);
   if (problem.stage_of[0].size() == 1) try_in_turn(search, problem);
   try_lists(search, problem);
   return search.best();

@@ -5,7 +5,7 @@ namespace mt {
 namespace {
 
 Schedule generate(const ScheduleSpec& spec) {
-  ListProblem p{{}, spec.num_micro_batches, spec.memory_cap > 0 ? spec.memory_cap : 2 * spec.pp, spec.durations};
+  ListProblem p{{}, spec.num_micro_batches, spec.memory_cap > 0 ? spec.memory_cap : 2 * spec.pp, spec.durations, {}};
   for (int r = 0; r < spec.pp; ++r) p.stage_of.push_back({r});
   return best_list_schedule("zb-2p", p);
 }

@@ -125,6 +125,12 @@ TEST(Clock, MoreWarmUpHidesRecomputeDownTo7And16PercentAndHolds10And7Activations
   EXPECT_EQ(report_of(more_warm_up(4, 16, 2), {}).peak_in_flight, (std::vector<int>{10, 7, 2, 1}));
 }
 
+TEST(Clock, ZeroBubbleVHasHalfTheBubbleOfZeroBubbleH1WhereTimesDifferAndMessagesTakeTime) {
+  Durations d;
+  d.forward = 29.7, d.backward_input = 29.4, d.backward_weight = 19.9, d.p2p = 0.5;
+  for (int pp : {4, 8, 16}) EXPECT_LT(report("zb-v", pp, 4 * pp, d).bubble, 0.5 * report("zb-h1", pp, 4 * pp, d).bubble) << pp;
+}
+
 Durations far_apart(int pp, int sites, double latency, double occupancy) {
   Durations d;
   for (int site = 1; site < sites; ++site) {
