@@ -26,6 +26,11 @@ Faults range_faults(const Schedule& s) {
       return {"every rank must hold the same number of chunks, at least one"};
   if (s.copies < 1 || s.chunks() % s.copies != 0 || s.num_micro_batches < 1)
     return {"copies must divide the chunks of a rank, and there must be micro-batches"};
+  // Tables below have a cell for every stage and micro-batch; a few steps of a huge schedule should not fill memory.
+  std::size_t steps = 0;
+  for (const Lane& lane : s.lanes) steps += lane.size();
+  if (static_cast<std::size_t>(s.stages()) * static_cast<std::size_t>(s.num_micro_batches) > 8 * steps + 4096)
+    return {fmt::format("{} steps cannot be {} micro-batches through {} stages", steps, s.num_micro_batches, s.stages())};
   Faults faults;
   std::map<std::pair<int, int>, int> held;  // (copy, stage)
   for (int r = 0; r < s.pp(); ++r)

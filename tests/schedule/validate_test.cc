@@ -91,6 +91,11 @@ TEST_F(Faults, NumbersOutOfRangeAreFound) {
   expect(told, "peer 3 of 3 ranks");
 }
 
+TEST_F(Faults, FarTooFewStepsAreFoundBeforeMemoryIsSpentOnThem) {
+  s.num_micro_batches = 1 << 20;
+  expect(s, "24 steps cannot be 1048576 micro-batches through 3 stages");
+}
+
 TEST_F(Faults, TheOtherCopysMicroBatchIsFound) {
   auto dual = make_schedule("dualpipe", {.pp = 2, .num_micro_batches = 4});
   find(dual, 0, Act::forward, 0).chunk = 1;
