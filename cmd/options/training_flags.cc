@@ -126,7 +126,8 @@ void add_run(OptionTable& t, TrainingOptions& o) {
   t.add("seed", o.seed, "N", "of weights, data order and dropout");
   t.add("device", o.device, "NAME", "cpu");
   t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host");
-  t.add("pipeline-schedule", o.schedule, "NAME", "1f1b or gpipe");
+  t.add("pipeline-schedule", o.schedule, "NAME",
+        "1f1b (default), gpipe, interleaved (default with virtual stages), zb-h1, zb-h2, zb-1p or zb-2p");
   t.add("log-interval", o.log_interval, "N", "a line every N steps", "steps");
   t.add("metrics-file", o.metrics_file, "FILE", "the record; default run.jsonl in --save, else here");
   t.add("registry", o.registry, "FILE", "SQLite index of runs; none: off");

@@ -37,6 +37,8 @@ Groups make_groups(Communicator& world, const Placement& placement, int kv_heads
   g.dp_cp = make("dp-cp", {Axis::dp, Axis::cp});
   g.pp = make("pp", {Axis::pp});
   g.kv = world.make_group(kv_group(placement, kv_heads, rank), "kv");
+  for (std::size_t i = 0; i < g.channels.size(); ++i)
+    g.channels[i] = make(fmt::format("pp-channel-{}", i).c_str(), {Axis::pp});
   g.model = make("tp-pp", {Axis::tp, Axis::pp});
   return g;
 }

@@ -3,6 +3,7 @@
 //
 // Code: comm/groups.cc. Tests: tests/comm/groups_test.cc.
 
+#include <array>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -17,6 +18,8 @@ struct Groups {
   Communicator* world = nullptr;  // borrowed
   // Every group exists, also of one rank.
   std::unique_ptr<Communicator> tp, dp, dp_cp, pp, kv, model;  // model: tp·pp, over which the gradient norm adds up
+  // The pipeline once more for each of the schedule's channels, so that order within one is all that matters.
+  std::array<std::unique_ptr<Communicator>, 4> channels;
 
   const Communicator& of(Axis axis) const;  // tp, dp, pp, kv
 };

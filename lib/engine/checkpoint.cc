@@ -64,6 +64,7 @@ std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardP
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
     const OwnedRange& shard = plan.shards[i];
     const auto& spec = specs[static_cast<std::size_t>(shard.param)];
+    if (spec.tie_copy) continue;
     for (const auto& piece : spec.pieces)
       for (const auto& [kind, dtype] : kinds_of(compute)) {
         std::vector<PlacedBox> parts;

@@ -3,206 +3,254 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/arithmetic.h"
 
 namespace mt {
 
-Executor::Executor(const ExecutorParts& parts, const Model& model, const BatchSpec& batch, Device device)
-    : parts_(parts), model_(model), batch_(batch), device_(device), scratch_(device, parts.scratch_bytes), losses_(device, 4096) {
-  const auto& parallel = parts.groups.placement.spec;
-  MT_CHECK(parallel.pp == 1 && parallel.vpp == 1, "one chunk on one pipeline rank, got {}", parallel_text(parallel));
+Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks, const BatchSpec& batch, Device device)
+    : parts_(parts),
+      chunks_(std::move(chunks)),
+      batch_(batch),
+      device_(device),
+      scratch_(device, parts.scratch_bytes),
+      losses_(device, 4096) {
+  MT_CHECK(static_cast<int>(chunks_.size()) == parts.groups.placement.spec.vpp, "{} chunks of {}", chunks_.size(),
+           parts.groups.placement.spec.vpp);
+  for (const Model* m : chunks_) asked_.emplace_back(m->layers().size(), false);
 }
 
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
   return Ctx{parts_.stream, parts_.groups, parts_.params, scratch_, tokens, parts_.seed, mode, nullptr, {}, {}};
 }
 
-Executor::Slot& Executor::slot_of(int micro_batch) {
+// Residual stream of this rank's share of the tokens.
+View Executor::stream_view(Arena& arena, std::int64_t tokens) const {
+  const std::int64_t rows = tokens / parts_.groups.placement.spec.sequence_shards();
+  return allocate(arena, parts_.params.compute_dtype(), {rows, chunks_[0]->spec().hidden});
+}
+
+// The slot of a micro-batch on a chunk; a new one is taken from those whose messages have left.
+Executor::Slot& Executor::slot_of(const Step& step) {
   for (auto& s : slots_)
-    if (s->micro_batch == micro_batch) return *s;
-  MT_CHECK(false, "micro-batch {} is not in flight", micro_batch);
-  return *slots_.front();
-}
-
-namespace {
-
-std::int64_t stream_rows(const Groups& groups, std::int64_t tokens) {
-  return tokens / groups.placement.spec.sequence_shards();
-}
-
-}  // namespace
-
-void Executor::need(std::size_t layer, std::ptrdiff_t next) {
-  const auto ask = [&](std::size_t i) {
-    if (asked_[i]) return;
-    for (int u : model_.layers()[i].weight_units) parts_.params.gather(parts_.stream, parts_.groups, u);
-    asked_[i] = true;
+    if (s->chunk == step.chunk && s->micro_batch == step.micro_batch) return *s;
+  const auto free = [](const auto& s) {
+    return s->micro_batch < 0 && std::all_of(s->sending.begin(), s->sending.end(), [](Handle& h) { return h.test(); });
   };
-  asked_.resize(model_.layers().size(), false);
+  auto it = std::find_if(slots_.begin(), slots_.end(), free);
+  if (it == slots_.end()) it = slots_.insert(slots_.end(), std::make_unique<Slot>(device_, parts_.slot_bytes));
+  Slot& s = **it;
+  s.arena.reset();
+  s.kept.reset();
+  s.chunk = step.chunk;
+  s.micro_batch = step.micro_batch;
+  s.uploaded = s.finished = s.dx_sent = false;
+  s.saved.clear();
+  s.inputs.clear();
+  s.flows.clear();
+  s.sending.clear();
+  s.x = s.y = s.dy = s.dx = View();
+  return s;
+}
+
+void Executor::release_if_done(Slot& s) {
+  if (s.finished && (model(s.chunk).content().embedding || s.dx_sent)) s.chunk = s.micro_batch = -1;
+}
+
+void Executor::need(int chunk, std::size_t layer, std::ptrdiff_t next) {
+  const auto& layers = model(chunk).layers();
+  auto& asked = asked_[static_cast<std::size_t>(chunk)];
+  const auto ask = [&](std::size_t i) {
+    if (asked[i]) return;
+    for (int u : layers[i].weight_units) parts_.params.gather(parts_.stream, parts_.groups, u);
+    asked[i] = true;
+  };
   ask(layer);
-  for (int u : model_.layers()[layer].weight_units) parts_.params.await_gather(parts_.stream, u);
-  if (next >= 0 && next < std::ssize(model_.layers())) ask(static_cast<std::size_t>(next));
+  for (int u : layers[layer].weight_units) parts_.params.await_gather(parts_.stream, u);
+  if (next >= 0 && next < std::ssize(layers)) ask(static_cast<std::size_t>(next));
 }
 
-void Executor::done(std::size_t layer) {
-  for (int u : model_.layers()[layer].weight_units) parts_.params.release(u);
-  asked_[layer] = false;
+void Executor::done(int chunk, std::size_t layer) {
+  for (int u : model(chunk).layers()[layer].weight_units) parts_.params.release(u);
+  asked_[static_cast<std::size_t>(chunk)][layer] = false;
 }
 
-void Executor::forward(const Step& step, const HostBatch& batch, double loss_scale, View token_loss) {
-  auto free = std::find_if(slots_.begin(), slots_.end(), [](const auto& s) { return s->micro_batch < 0; });
-  if (free == slots_.end()) free = slots_.insert(slots_.end(), std::make_unique<Slot>(device_, parts_.slot_bytes));
-  Slot& slot = **free;
-  slot.micro_batch = step.micro_batch;
-  slot.arena.reset();
-  slot.saved.clear();
-  slot.inputs.clear();
-  slot.tokens = upload(parts_.stream, slot.arena, batch, loss_scale);
+void Executor::receive(const Step& step) {
+  Slot& slot = slot_of(step);
+  const View buffer = stream_view(slot.arena, batch_.tokens_per_micro_batch());
+  Handle arrives = parts_.groups.channels[static_cast<std::size_t>(step.channel)]->recv(parts_.stream, buffer, step.peer);
+  if (step.act == Act::recv_activation) {
+    slot.x = buffer;
+    slot.x_arrives = std::move(arrives);
+  } else {
+    slot.dy = buffer;
+    slot.dy_arrives = std::move(arrives);
+  }
+}
+
+void Executor::send(const Step& step) {
+  Slot& slot = slot_of(step);
+  const bool gradient = step.act == Act::send_gradient;
+  slot.sending.push_back(parts_.groups.channels[static_cast<std::size_t>(step.channel)]->send(
+      parts_.stream, gradient ? slot.dx : slot.y, step.peer));
+  if (!gradient) return;
+  slot.dx_sent = true;
+  release_if_done(slot);
+}
+
+void Executor::forward(const Step& step, LaneInput& input) {
+  Slot& slot = slot_of(step);
+  const auto m = static_cast<std::size_t>(step.micro_batch);
+  slot.tokens = upload(parts_.stream, slot.arena, input.batches[m], input.loss_scale);
+  slot.x_arrives.wait(parts_.stream);
+  slot.x_arrives = Handle();
   Ctx ctx = context(slot.tokens, Mode::train);
-  ctx.token_loss = token_loss;
-  const std::int64_t rows = stream_rows(parts_.groups, slot.tokens.count());
-  View x;
-  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
-    const SubLayer& layer = model_.layers()[i];
-    need(i, static_cast<std::ptrdiff_t>(i) + 1);
+  const Model& chunk = model(step.chunk);
+  if (chunk.content().head) ctx.token_loss = input.losses[m];
+  View x = slot.x;
+  for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
+    const SubLayer& layer = chunk.layers()[i];
+    need(step.chunk, i, static_cast<std::ptrdiff_t>(i) + 1);
     ArenaScope scope(scratch_);
     slot.inputs.push_back(x);
     slot.saved.push_back(allocate_saved(slot.arena, layer, x));
     Flow flow;
     flow.x = x;
     flow.saved = &slot.saved.back();
-    const bool head = i + 1 == model_.layers().size() && model_.content().head;
-    if (!head) flow.y = allocate(slot.arena, parts_.params.compute_dtype(), {rows, model_.spec().hidden});
+    const bool head = i + 1 == chunk.layers().size() && chunk.content().head;
+    if (!head) flow.y = stream_view(slot.arena, slot.tokens.count());
     run(layer.forward, ctx, flow);
     x = flow.y;
-    done(i);
-    parts_.groups.dp_cp->progress();
+    done(step.chunk, i);
+    parts_.groups.world->progress();
   }
+  slot.y = x;
 }
 
 void Executor::backward(const Step& step, bool last) {
-  Slot& slot = slot_of(step.micro_batch);
+  Slot& slot = slot_of(step);
+  slot.dy_arrives.wait(parts_.stream);
+  slot.dy_arrives = Handle();
   Ctx ctx = context(slot.tokens, Mode::train);
-  const std::int64_t rows = stream_rows(parts_.groups, slot.tokens.count());
+  const Model& chunk = model(step.chunk);
+  const std::int64_t rows = slot.tokens.count() / parts_.groups.placement.spec.sequence_shards();
   for (auto& g : gradients_)
-    if (!g.view()) g = Tensor(device_, parts_.params.compute_dtype(), {rows, model_.spec().hidden});
+    if (!g.view()) g = Tensor(device_, parts_.params.compute_dtype(), {rows, chunk.spec().hidden});
+  if (!chunk.content().embedding) slot.dx = stream_view(slot.arena, slot.tokens.count());
+  View dy = slot.dy;
   int turn = 0;
-  for (std::size_t i = model_.layers().size(); i-- > 0;) {
-    const SubLayer& layer = model_.layers()[i];
-    need(i, static_cast<std::ptrdiff_t>(i) - 1);
+  for (std::size_t i = chunk.layers().size(); i-- > 0;) {
+    const SubLayer& layer = chunk.layers()[i];
+    need(step.chunk, i, static_cast<std::ptrdiff_t>(i) - 1);
     parts_.params.begin_backward(parts_.stream, layer.unit);
     ArenaScope scope(scratch_);
     Flow flow;
     flow.x = slot.inputs[i];
     flow.saved = &slot.saved[i];
     flow.kept = &scratch_;
-    flow.dy = gradients_[turn];
-    flow.dx = gradients_[1 - turn];
+    flow.dy = dy;
+    flow.dx = i == 0 && slot.dx ? slot.dx : gradients_[turn].view();
     run(layer.backward_input, ctx, flow);
     run(layer.backward_weight, ctx, flow);
-    done(i);
+    done(step.chunk, i);
     parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
+    dy = flow.dx;
     turn = 1 - turn;
-    parts_.groups.dp_cp->progress();
+    parts_.groups.world->progress();
   }
-  slot.micro_batch = -1;
+  slot.finished = true;
+  release_if_done(slot);
+}
+
+// Input gradients alone; what the weight gradients need later stays in slot.kept and slot.flows.
+void Executor::backward_input(const Step& step) {
+  Slot& slot = slot_of(step);
+  slot.dy_arrives.wait(parts_.stream);
+  slot.dy_arrives = Handle();
+  Ctx ctx = context(slot.tokens, Mode::train);
+  const Model& chunk = model(step.chunk);
+  slot.flows.clear();
+  slot.flows.resize(chunk.layers().size());
+  View dy = slot.dy;
+  for (std::size_t i = chunk.layers().size(); i-- > 0;) {
+    const SubLayer& layer = chunk.layers()[i];
+    need(step.chunk, i, static_cast<std::ptrdiff_t>(i) - 1);
+    parts_.params.begin_backward(parts_.stream, layer.unit);
+    ArenaScope scope(scratch_);
+    Flow& flow = slot.flows[i];
+    flow.x = slot.inputs[i];
+    flow.saved = &slot.saved[i];
+    flow.kept = &slot.kept;
+    flow.dy = dy;
+    flow.dx = stream_view(slot.kept, slot.tokens.count());
+    run(layer.backward_input, ctx, flow);
+    done(step.chunk, i);
+    dy = flow.dx;
+    parts_.groups.world->progress();
+  }
+  if (!chunk.content().embedding) slot.dx = dy;
+}
+
+void Executor::backward_weight(const Step& step, bool last) {
+  Slot& slot = slot_of(step);
+  Ctx ctx = context(slot.tokens, Mode::train);
+  const Model& chunk = model(step.chunk);
+  for (std::size_t i = chunk.layers().size(); i-- > 0;) {
+    const SubLayer& layer = chunk.layers()[i];
+    ArenaScope scope(scratch_);
+    run(layer.backward_weight, ctx, slot.flows[i]);
+    parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
+    parts_.groups.world->progress();
+  }
+  slot.finished = true;
+  release_if_done(slot);
+}
+
+void Executor::do_step(const Step& step, bool last, LaneInput& input) {
+  switch (step.act) {
+    case Act::forward: return forward(step, input);
+    case Act::backward: return backward(step, last);
+    case Act::backward_input: return backward_input(step);
+    case Act::backward_weight: return backward_weight(step, last);
+    case Act::send_activation:
+    case Act::send_gradient: return send(step);
+    case Act::recv_activation:
+    case Act::recv_gradient: return receive(step);
+    default: MT_CHECK(false, "{} is not an act this executor knows", act_name(step.act));
+  }
 }
 
 std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::vector<HostBatch>& batches,
                                                    double loss_scale,
                                                    const std::function<void(const Step&)>& on_step) {
   losses_.reset();
-  std::vector<View> losses;
+  LaneInput input{batches, loss_scale, {}};
+  const bool head = chunks_.back()->content().head;
   for (const auto& b : batches)
-    losses.push_back(allocate(losses_, DType::f32, {static_cast<std::int64_t>(b.ids.size())}));
-  const auto is_backward = [](const Step& s) { return s.act == Act::backward; };
-  const auto last = std::find_if(lane.rbegin(), lane.rend(), is_backward);
-  for (const Step& step : lane) {
-    if (on_step) on_step(step);
-    const auto m = static_cast<std::size_t>(step.micro_batch);
-    if (step.act == Act::forward)
-      forward(step, batches[m], loss_scale, losses[m]);
-    else if (step.act == Act::backward)
-      backward(step, &step == &*last);
-    else
-      MT_CHECK(false, "{} is not an act of a single stage", act_name(step.act));
+    if (head) input.losses.push_back(allocate(losses_, DType::f32, {static_cast<std::int64_t>(b.ids.size())}));
+  // Of each chunk, the step after which no gradient is added to it.
+  std::vector<std::size_t> last(chunks_.size(), lane.size());
+  for (std::size_t i = 0; i < lane.size(); ++i)
+    if (lane[i].act == Act::backward || lane[i].act == Act::backward_weight)
+      last[static_cast<std::size_t>(lane[i].chunk)] = i;
+  for (std::size_t i = 0; i < lane.size(); ++i) {
+    if (on_step) on_step(lane[i]);
+    do_step(lane[i], i == last[static_cast<std::size_t>(lane[i].chunk)], input);
   }
+  parts_.params.sum_tied(parts_.stream, parts_.groups);
   parts_.params.finish_reduce(parts_.stream);
+  for (auto& s : slots_) {
+    for (auto& h : s->sending) h.wait(parts_.stream);
+    s->sending.clear();
+  }
   parts_.stream.synchronize();
   std::vector<std::vector<float>> out;
-  for (const View& v : losses) out.emplace_back(v.as<float>(), v.as<float>() + v.size());
+  for (const View& v : input.losses) out.emplace_back(v.as<float>(), v.as<float>() + v.size());
+  if (!head) out.resize(batches.size());
   return out;
-}
-
-View Executor::run_forward_only(Ctx& ctx, std::int64_t tokens) {
-  const std::int64_t rows = stream_rows(parts_.groups, tokens);
-  const Shape shape{rows, model_.spec().hidden};
-  const DType dtype = parts_.params.compute_dtype();
-  const View residual[2] = {allocate(scratch_, dtype, shape), allocate(scratch_, dtype, shape)};
-  View x, logits;
-  int turn = 0;
-  for (std::size_t i = 0; i < model_.layers().size(); ++i) {
-    const SubLayer& layer = model_.layers()[i];
-    need(i, static_cast<std::ptrdiff_t>(i) + 1);
-    ArenaScope scope(scratch_);
-    Saved saved = allocate_saved(scratch_, layer, x);
-    Flow flow;
-    flow.x = x;
-    flow.y = residual[turn];
-    flow.saved = &saved;
-    run(layer.forward, ctx, flow);
-    x = flow.y;
-    turn = 1 - turn;
-    done(i);
-  }
-  return ctx.last_logits;
-}
-
-std::vector<float> Executor::score(const HostBatch& batch) {
-  ArenaScope scope(scratch_);
-  const Tokens tokens = upload(parts_.stream, scratch_, batch, 1.0);
-  Ctx ctx = context(tokens, Mode::evaluate);
-  ctx.token_loss = allocate(scratch_, DType::f32, {tokens.count()});
-  run_forward_only(ctx, tokens.count());
-  parts_.stream.synchronize();
-  const float* loss = ctx.token_loss.as<float>();
-  return {loss, loss + tokens.count()};
-}
-
-std::vector<float> Executor::next_logits(const HostBatch& batch, std::vector<KvCache>& caches) {
-  ArenaScope scope(scratch_);
-  const Tokens tokens = upload(parts_.stream, scratch_, batch, 1.0);
-  Ctx ctx = context(tokens, Mode::generate);
-  ctx.caches = &caches;
-  const View logits = run_forward_only(ctx, tokens.count());
-  // The layer's scratch is free again but nothing was launched since: the last row is still there.
-  auto& tp = *parts_.groups.tp;
-  const std::int64_t local = logits.dim(1);
-  const View last = allocate(losses_, DType::f32, {local}), all = allocate(losses_, DType::f32, {local * tp.size()});
-  ops::cast(parts_.stream, {.x = logits.rows(tokens.count() - 1, tokens.count()).reshape({local}), .out = last});
-  tp.all_gather(parts_.stream, last, all).wait_host();
-  parts_.stream.synchronize();
-  std::vector<float> out(all.as<float>(), all.as<float>() + model_.spec().vocab_size);
-  losses_.reset();
-  return out;
-}
-
-std::vector<KvCache> Executor::make_caches(Arena& arena, std::int64_t capacity) const {
-  std::vector<KvCache> caches(static_cast<std::size_t>(num_units(model_.spec())));
-  const auto& rows = model_.spec().decoder().rows;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].kind != RowKind::attention) continue;
-    const auto& a = rows[i].attention;
-    const std::int64_t heads = std::max(1, a.kv_heads / parts_.groups.tp->size());
-    for (View KvCache::* which : {&KvCache::k, &KvCache::v})
-      caches[i + 1].*which = allocate(arena, parts_.params.compute_dtype(), {capacity, heads, a.head_dim});
-  }
-  return caches;
 }
 
 Executor::Memory Executor::memory() const {
   Memory m;
-  for (const auto& s : slots_) m.slots += s->arena.high_water();
+  for (const auto& s : slots_) m.slots += s->arena.high_water() + s->kept.high_water();
   m.scratch = scratch_.high_water();
   return m;
 }

@@ -85,8 +85,10 @@ class Builder {
     norm("decoder.final_layernorm", m_.final_norm.kind);
     if (!m_.tied)
       vocab_table("output_layer.weight", "output_layer.weight", m_.init_std, 1);
-    else if (!holds_embedding)
+    else if (!holds_embedding) {
       vocab_table("output_layer.weight", "embedding.word_embeddings.weight", m_.embedding_init_std, 2);
+      table_.back().tie_copy = true;
+    }
   }
 
   std::vector<ParamSpec> take() { return std::move(table_); }

@@ -40,6 +40,7 @@ struct ParamSpec {
   std::vector<Piece> pieces;
   int unit = 0;
   bool decay = true;   // weight decay: not for one-dimensional parameters and biases
+  bool tie_copy = false;  // the head's copy of a tied word embedding that another stage holds; counted and saved there
   int grad_slots = 1;  // 2 for a tied word embedding: slot 0 input side, slot 1 output side, added once a step
   std::int64_t elements() const { return num_elements(shape); }
 };

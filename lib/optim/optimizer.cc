@@ -78,6 +78,7 @@ double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
   const auto& shards = store_.plan().shards;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto& spec = store_.spec(shards[i].param);
+    if (spec.tie_copy) continue;
     for (const auto& piece : spec.pieces) {
       // A replica other than the first holds the same gradient; counting it would count the parameter twice.
       const int copies = piece.replicated.empty() ? 1

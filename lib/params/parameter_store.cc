@@ -154,8 +154,13 @@ void ParameterStore::zero_grads(Stream& stream) {
 
 void ParameterStore::begin_backward(Stream& stream, int unit) {
   if (whole_grads()) return;
-  MT_CHECK(open_grads_.count(unit) == 0, "unit {} is in backward already", unit);
+  // Another micro-batch may be between its input and its weight gradients: both add to one bucket.
+  if (const auto it = open_grads_.find(unit); it != open_grads_.end()) {
+    ++it->second.users;
+    return;
+  }
   Open& o = open(open_grads_, unit, DType::f32);
+  o.users = 1;
   zero_bytes(stream, o.buffer.data(), size_of(DType::f32, plan_.bucket_of(unit).size()));
 }
 
@@ -189,6 +194,38 @@ void ParameterStore::end_backward(Stream& stream, const Groups& groups, int unit
   if (whole_grads() && !last) return;
   if (std::find(units_.begin(), units_.end(), unit) == units_.end()) return;  // a row without parameters
   const Bucket& b = plan_.bucket_of(unit);
+  if (tied_elsewhere(groups, b)) {
+    waiting_.push_back(unit);
+    return;
+  }
+  if (!whole_grads() && --open_grads_.at(unit).users > 0) return;
+  reduce_bucket(stream, groups, b);
+}
+
+bool ParameterStore::tied_elsewhere(const Groups& groups, const Bucket& b) const {
+  if (groups.pp->size() == 1) return false;
+  for (int i = b.first_param; i < b.last_param; ++i)
+    if (spec(i).grad_slots == 2) return true;
+  return false;
+}
+
+void ParameterStore::sum_tied(Stream& stream, const Groups& groups) {
+  for (int unit : waiting_) {
+    const Bucket& b = plan_.bucket_of(unit);
+    const int last = groups.pp->size() - 1;
+    for (int i = b.first_param; i < b.last_param; ++i) {
+      if (spec(i).grad_slots != 2) continue;
+      const int mine = groups.pp->rank() == 0 ? 0 : 1, peer = mine == 0 ? last : 0;
+      Handle sent = groups.pp->send(stream, grad(i, mine), peer);
+      groups.pp->recv(stream, grad(i, 1 - mine), peer).wait(stream);
+      sent.wait(stream);
+    }
+    reduce_bucket(stream, groups, b);
+  }
+  waiting_.clear();
+}
+
+void ParameterStore::reduce_bucket(Stream& stream, const Groups& groups, const Bucket& b) {
   for (int i = b.first_param; i < b.last_param; ++i)
     if (spec(i).grad_slots == 2) {
       ops::add(stream, {.a = grad(i, 0), .b = grad(i, 1), .out = grad(i, 0)});
@@ -211,7 +248,7 @@ void ParameterStore::end_backward(Stream& stream, const Groups& groups, int unit
   sum.wait(stream);
   const View kept = flat_view(grads_, stored(b), DType::f32, plan_.own_size(b));
   ops::add(stream, {.a = kept, .b = own, .out = kept});
-  const auto it = open_grads_.find(unit);
+  const auto it = open_grads_.find(b.unit);
   spare_.push_back(std::move(it->second.buffer));
   open_grads_.erase(it);
 }

@@ -64,10 +64,14 @@ class ParameterStore {
   // order of units on all ranks.
   //   cost  bytes sent per rank over dp·cp: stage 0 2·G(n−1)/n and stage 1 G(n−1)/n, on `last`; stage 2, 3 G(n−1)/n each
   //         time, G bytes of the unit's gradients; plus the small partial ones over tp, kv as often
+  // A tied embedding whose two sides lie on different stages waits for sum_tied instead.
   void begin_backward(Stream& stream, int unit);
   void end_backward(Stream& stream, const Groups& groups, int unit, bool last);
   // end_backward(…, true) for stages 0 and 1, where begin_backward does nothing.
   void reduce(Stream& stream, const Groups& groups, int unit) { end_backward(stream, groups, unit, true); }
+  // After the last backward of the step, with a pipeline: exchange the two sides of a tied embedding between its first
+  // and last stage, and start the sums of their units.   cost  grad_bytes of the embedding sent by both
+  void sum_tied(Stream& stream, const Groups& groups);
   // Wait for all sums; gradients of shards are then final and equal on all replicas.
   void finish_reduce(Stream& stream);
   // Whole weights from every rank's updated shards (stage 1, 2).   cost  bytes sent per rank: weight_bytes·(n−1)/n
@@ -87,6 +91,8 @@ class ParameterStore {
   std::int64_t stored(const Bucket& bucket) const;  // where this rank's part lies among parts alone
   Open& open(std::map<int, Open>& opens, int unit, DType dtype);
   View bucket_grads(const Bucket& bucket) const;
+  bool tied_elsewhere(const Groups& groups, const Bucket& bucket) const;
+  void reduce_bucket(Stream& stream, const Groups& groups, const Bucket& bucket);
   void sum_partial(Stream& stream, const Groups& groups, const Bucket& bucket, Axis axis);
 
   std::vector<ParamSpec> specs_;
@@ -100,6 +106,7 @@ class ParameterStore {
   std::map<int, Open> open_weights_, open_grads_;  // by unit
   std::vector<Buffer> spare_;                      // buffers of closed buckets, for the next
   std::vector<Handle> in_flight_;
+  std::vector<int> waiting_;  // units for sum_tied
 };
 
 // Rows of a piece as a view of its parameter (2-D, maybe strided) or of its gradient.

@@ -79,7 +79,6 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute,
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
-  const auto content = stage_content(model, parallel, coordinate.pp, 0);
   // ids, labels, mask, positions (4 bytes), ordinals (8), sequence bounds
   plan.slot_bytes = 4 * line(4 * t) + line(8 * t) + line(4 * (batch.micro_batch + 1));
   const auto unit = [&](int u, bool has_output) {
@@ -88,20 +87,30 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
     plan.slot_bytes += saved_bytes(saved) + (has_output ? s.part(s.c) : 0);
   };
   const auto scratch = [&](std::int64_t bytes) { plan.scratch_bytes = std::max(plan.scratch_bytes, bytes); };
-  if (content.embedding) {
-    unit(0, true);
-    scratch(s.full(s.c) + s.summed() + (model.learned_positions ? s.part(s.c) : 0));
-    scratch((model.embedding_dropout > 0 ? s.part(s.c) : 0) + s.gathered());
+  // A slot is as large as the largest chunk needs; with a pipeline it also holds what comes and goes at the chunk's ends.
+  const std::int64_t tokens_bytes = plan.slot_bytes;
+  std::int64_t largest = 0;
+  for (int c = 0; c < parallel.vpp; ++c) {
+    const auto content = stage_content(model, parallel, coordinate.pp, c);
+    plan.slot_bytes = tokens_bytes;
+    if (parallel.pp > 1) plan.slot_bytes += (content.embedding ? 0 : 2 * s.part(s.c)) + (content.head ? 0 : s.part(s.c));
+    if (content.embedding) {
+      unit(0, true);
+      scratch(s.full(s.c) + s.summed() + (model.learned_positions ? s.part(s.c) : 0));
+      scratch((model.embedding_dropout > 0 ? s.part(s.c) : 0) + s.gathered());
+    }
+    for (int i = content.first_row; i < content.last_row; ++i) {
+      unit(i + 1, true);
+      scratch(row_scratch(model.decoder().rows[static_cast<std::size_t>(i)], s));
+    }
+    if (content.head) {
+      unit(num_units(model) - 1, false);
+      scratch(s.gathered() + line(4 * 3 * t));
+      scratch(s.full(s.c) + s.summed() + s.gathered());
+    }
+    largest = std::max(largest, plan.slot_bytes);
   }
-  for (int i = content.first_row; i < content.last_row; ++i) {
-    unit(i + 1, true);
-    scratch(row_scratch(model.decoder().rows[static_cast<std::size_t>(i)], s));
-  }
-  if (content.head) {
-    unit(num_units(model) - 1, false);
-    scratch(s.gathered() + line(4 * 3 * t));
-    scratch(s.full(s.c) + s.summed() + s.gathered());
-  }
+  plan.slot_bytes = largest;
   const std::int64_t micro_batches = batch.num_micro_batches(parallel);
   plan.other_bytes = 2 * s.part(s.c) + micro_batches * line(4 * t);
   for (const auto& row : model.decoder().rows)

@@ -29,17 +29,34 @@ void check_names(const TrainingOptions& o) {
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);
-  const ScheduleRow* row = find_schedule(o.schedule);
-  if (row == nullptr || !row->is_plain()) {
-    std::string plain;
-    for (const auto& r : schedule_table())
-      if (r.is_plain()) plain += fmt::format("{}{}", plain.empty() ? "" : ", ", r.name);
-    if (row == nullptr)
-      throw Error(Code::usage, fmt::format("--pipeline-schedule '{}' is unknown", o.schedule), "", "one of " + plain);
-    throw Error(Code::config,
-                fmt::format("--pipeline-schedule {} needs more than whole forwards and backwards of one chunk", o.schedule),
-                "", "mt-train runs one of " + plain + "; mt-topo schedule shows the others");
+  if (find_schedule(o.schedule) == nullptr) {
+    std::string names;
+    for (const auto& r : schedule_table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.name);
+    throw Error(Code::usage, fmt::format("--pipeline-schedule '{}' is unknown", o.schedule), "", "one of " + names);
   }
+}
+
+// A schedule that the executor can walk: one copy of the weights, whole or split backwards, chunk v of rank r being
+// stage r + v·pp.   fails  Error{config}
+void check_schedule(const TrainingOptions& o) {
+  const ScheduleRow& row = *find_schedule(o.schedule);
+  const char* hint = "mt-train runs 1f1b, gpipe, interleaved and the zb- schedules of one chunk; mt-topo schedule shows the others";
+  if (row.copies != 1 || row.needs_merged)
+    throw Error(Code::config, fmt::format("--pipeline-schedule {} needs {}", o.schedule,
+                                          row.copies != 1 ? "two copies of the weights" : "merged forward and backward steps"),
+                "", hint);
+  const ScheduleSpec spec = schedule_spec_of(o);
+  if (const std::string problem = problem_of(row, spec); !problem.empty())
+    throw Error(Code::config, fmt::format("--pipeline-schedule {}: {}", o.schedule, problem), "", hint);
+  const Schedule s = make_schedule(o.schedule, spec);
+  if (s.chunks() != o.parallel.vpp)
+    throw Error(Code::config, fmt::format("--pipeline-schedule {} has {} chunks a rank, the layout {}", o.schedule,
+                                          s.chunks(), o.parallel.vpp),
+                "", fmt::format("--num-virtual-stages-per-pipeline-rank {}", s.chunks()));
+  for (int r = 0; r < s.pp(); ++r)
+    for (int c = 0; c < s.chunks(); ++c)
+      if (s.stage_of[static_cast<std::size_t>(r)][static_cast<std::size_t>(c)] != r + c * s.pp())
+        throw Error(Code::config, fmt::format("--pipeline-schedule {} lays chunks out in a V", o.schedule), "", hint);
 }
 
 // ZeRO stage of the flags.   fails  Error{usage}, Error{config}
@@ -122,8 +139,13 @@ LrSchedule lr_schedule_of(const TrainingOptions& o) {
   return s;
 }
 
+ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
+  return {.pp = o.parallel.pp,
+          .num_micro_batches = o.batch.num_micro_batches(o.parallel),
+          .chunks = o.parallel.vpp > 1 ? o.parallel.vpp : 0};
+}
+
 TrainingOptions complete_options(TrainingOptions o, int world) {
-  check_names(o);
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
     log::warn("--sequence-parallel without tensor parallelism does nothing and is off");
@@ -133,12 +155,20 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   if (world > 0) p.dp = std::max(1, world / model_ranks);
   if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
   p.zero_stage = zero_stage_of(o);
+  if (o.schedule.empty()) o.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
+  check_names(o);
   Limits limits;
   limits.world = world;
+  limits.max_pp = 1 << 20;
   limits.max_zero_stage = 3;
   auto problems = validate(model_of(o), p, o.batch, limits, int{o.bf16} + int{o.fp16});
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
+  if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
+    problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "
+                                    "meet once a step, not once a micro-batch", p.zero_stage, p.pp),
+                        "--untie-embeddings-and-output-weights, or optim"});
   require_valid(problems);
+  check_schedule(o);
   return o;
 }
 

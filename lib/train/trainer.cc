@@ -13,6 +13,7 @@
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
 #include "plan/memory.h"
+#include "schedule/passes.h"
 #include "probe/gemm_peak.h"
 #include "train/batch_source.h"
 #include "train/run_record.h"
@@ -51,6 +52,7 @@ class Trainer {
   void agree_on_schedule(const Json& training);
   void step();
   double global_sum(double mine);
+  double loss_sum(double mine);
   void validate_now();
   void save();
   bool wants_save() const;
@@ -72,7 +74,7 @@ class Trainer {
   RunData data_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<Model> model_;
+  std::vector<std::unique_ptr<Model>> models_;  // by chunk
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<RunReporter> report_;
   StopRequest stop_;
@@ -101,18 +103,25 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
   if (reader_) check_loadable(*reader_, model_spec_, specs, what);
   if (o_.train_iters > 0) data_ = open_data(o_, model_spec_.vocab_size);
   groups_ = make_groups(world, placement, kv_heads_of(model_spec_));
-  stream_.set_poll([this] { groups_.dp_cp->progress(); });
+  stream_.set_poll([this] { world_.progress(); });
   store_ = std::make_unique<ParameterStore>(
       specs, compute_dtype(o_), device_, ParameterStore::Gradients::present,
       ShardSpec{o_.parallel.zero_stage, groups_.dp_cp->size(), groups_.dp_cp->rank()});
   optimizer_ = std::make_unique<Optimizer>(*store_, o_.adam, device_);
-  model_ = std::make_unique<Model>(model_spec_, o_.batch, groups_, *store_, 0, device_);
-  lane_ = make_schedule(o_.schedule, {.num_micro_batches = o_.batch.num_micro_batches(o_.parallel)}).lanes[0];
-  const MemoryPlan plan = plan_memory(model_spec_, o_.parallel, o_.batch, groups_.coordinate, compute_dtype(o_), 1);
+  std::vector<const Model*> chunks;
+  for (int c = 0; c < o_.parallel.vpp; ++c) {
+    models_.push_back(std::make_unique<Model>(model_spec_, o_.batch, groups_, *store_, c, device_));
+    chunks.push_back(models_.back().get());
+  }
+  const auto pp_rank = static_cast<std::size_t>(groups_.coordinate.pp);
+  const Schedule schedule = insert_communication(make_schedule(o_.schedule, schedule_spec_of(o_)));
+  lane_ = schedule.lanes[pp_rank];
+  const MemoryPlan plan = plan_memory(model_spec_, o_.parallel, o_.batch, groups_.coordinate, compute_dtype(o_),
+                                      schedule.max_in_flight[pp_rank]);
   executor_ = std::make_unique<Executor>(
       ExecutorParts{stream_, groups_, *store_, o_.seed, static_cast<std::size_t>(plan.slot_bytes),
                     static_cast<std::size_t>(plan.scratch_bytes)},
-      *model_, o_.batch, device_);
+      chunks, o_.batch, device_);
   phase("initialize");
   optimizer_->initialize(stream_, groups_, o_.seed);
   if (reader_) load();
@@ -189,6 +198,13 @@ double Trainer::global_sum(double mine) {
   return mine;
 }
 
+// Only the last stage has losses; the others add zero.
+double Trainer::loss_sum(double mine) {
+  mine = global_sum(mine);
+  groups_.pp->all_reduce(stream_, View(&mine, DType::f64, {1}), Reduce::sum).wait_host();
+  return mine;
+}
+
 double masked_sum(const std::vector<HostBatch>& batches, const std::vector<std::vector<float>>& losses) {
   double sum = 0;
   for (std::size_t m = 0; m < batches.size(); ++m)
@@ -216,7 +232,7 @@ void Trainer::step() {
   phase("forward-backward");
   const auto losses = executor_->run_lane(lane_, batches, 1 / count, {});
   if (hooks_.after_backward) hooks_.after_backward(at_.iteration, *store_);
-  const double loss = global_sum(masked_sum(batches, losses)) / count;
+  const double loss = loss_sum(masked_sum(batches, losses)) / count;
   phase("optimizer");
   const double lr = schedule_.learning_rate(at_.schedule_samples);
   const auto result =
@@ -258,7 +274,7 @@ void Trainer::validate_now() {
     count += unmasked(batches);
     at_.consumed_valid_samples += o_.batch.global_batch;
   }
-  sum = global_sum(sum);
+  sum = loss_sum(sum);
   count = global_sum(count);
   if (report_ && count > 0)
     report_->evaluation(at_.iteration, "validation", sum / count, static_cast<std::int64_t>(count));

@@ -32,6 +32,7 @@ TrainingOptions complete_options(TrainingOptions options, int world);
 ModelSpec model_of(const TrainingOptions& options);
 // True when the run starts from nothing: no `load`, or load_if_present and no checkpoint there yet.
 bool nothing_to_load(const TrainingOptions& options);
+ScheduleSpec schedule_spec_of(const TrainingOptions& options);
 LrSchedule lr_schedule_of(const TrainingOptions& options);
 
 // Run to the end.

@@ -64,7 +64,7 @@ struct TrainingOptions {
 
   bool use_distributed_optimizer = false, use_megatron_fsdp = false;
   std::string sharding_strategy;  // no_shard, optim, optim_grads, optim_grads_params; empty: by the two above
-  std::string schedule = "1f1b";
+  std::string schedule;  // empty: 1f1b, interleaved with virtual stages
   std::string device = "cpu";
   int threads = 0;               // per rank; 0: cores / ranks of this host
   bool deferred_stream = false;  // debug: queued work runs as late as its events allow
