@@ -1,0 +1,140 @@
+// Pipelines change no bit: every degree, schedule and number of virtual stages gives the weights, moments and losses of
+// one stage, tied or not, with dropout and active clipping; also beside tp, dp and ZeRO 1, and across a resume.
+
+#include "base/error.h"
+#include "base/files.h"
+#include "ckpt/diff.h"
+#include "ckpt/reader.h"
+#include "train/tiny_run.h"
+
+namespace mt {
+namespace {
+
+using test::Curve;
+using test::TempDir;
+
+struct Pipeline {
+  int pp, vpp;
+  const char* schedule;
+};
+
+std::string pipeline_name(const testing::TestParamInfo<Pipeline>& info) {
+  std::string s = std::string(info.param.schedule) + "Pp" + std::to_string(info.param.pp) + "V" +
+                  std::to_string(info.param.vpp);
+  std::erase(s, '-');
+  return s;
+}
+
+TrainingOptions with(TrainingOptions o, const Pipeline& p) {
+  o.parallel.pp = p.pp;
+  o.parallel.vpp = p.vpp;
+  o.schedule = p.schedule;
+  return o;
+}
+
+TrainingOptions base_options(const TempDir& dir, const std::string& family, bool bf16) {
+  auto o = test::tiny_options(dir, family);
+  o.train_iters = 6;
+  o.bf16 = bf16;
+  o.eval_interval = 3;
+  o.eval_iters = 1;
+  return o;
+}
+
+void expect_same(const fs::path& a, const fs::path& b) {
+  int compared = 0;
+  diff_checkpoints(Reader(a), Reader(b), {}, [&](const TensorDifference& d) {
+    EXPECT_EQ(d.kind_of, TensorDifference::Kind::same) << d.text;
+    return ++compared > 0;
+  });
+  EXPECT_GT(compared, 30);
+}
+
+class Pipelines : public testing::TestWithParam<Pipeline> {};
+
+TEST_P(Pipelines, GiveTheBitsOfOneStage) {
+  for (const auto& [family, bf16] : {std::pair{"gpt2", false}, {"llama", true}}) {
+    const TempDir dir;
+    auto o = base_options(dir, family, bf16);
+    o.save = dir / "one";
+    const Curve one = test::run_tiny(o, 1);
+    o.save = dir / "many";
+    const Curve many = test::run_tiny(with(o, GetParam()), GetParam().pp);
+    EXPECT_EQ(one.loss, many.loss);
+    EXPECT_EQ(one.grad_norm, many.grad_norm);
+    expect_same(dir / "one/iter_0000006", dir / "many/iter_0000006");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines,
+                         testing::Values(Pipeline{2, 1, "1f1b"}, Pipeline{4, 1, "1f1b"}, Pipeline{2, 1, "gpipe"},
+                                         Pipeline{2, 2, "interleaved"}, Pipeline{2, 1, "zb-h1"},
+                                         Pipeline{4, 1, "zb-h2"}, Pipeline{2, 1, "zb-2p"}),
+                         pipeline_name);
+
+TEST(PipelineMix, WithTpSpDpAndZeroIsBitwiseTheSameMixWithoutPipeline) {
+  const TempDir dir;
+  auto o = base_options(dir, "gpt2", true);
+  o.train_iters = 3;
+  o.parallel.tp = 2;
+  o.parallel.sequence_parallel = true;
+  o.use_distributed_optimizer = true;
+  o.save = dir / "flat";
+  const Curve flat = test::run_tiny(o, 4);  // tp 2, dp 2
+  o.save = dir / "pipe";
+  const Curve pipe = test::run_tiny(with(o, {2, 1, "1f1b"}), 8);
+  EXPECT_EQ(flat.loss, pipe.loss);
+  expect_same(dir / "flat/iter_0000003", dir / "pipe/iter_0000003");
+}
+
+TEST(PipelineMix, ZeroThreeBesideAPipelineStaysWithinTheBounds) {
+  const TempDir dir;
+  auto o = base_options(dir, "llama", false);
+  o.eval_interval = 0;
+  const Curve one = test::run_tiny(o, 1);
+  o.sharding_strategy = "optim_grads_params";
+  o.use_megatron_fsdp = true;
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    const auto d = test::distance(one, test::run_tiny(with(o, {2, 1, schedule}), 4));
+    EXPECT_LE(d.loss, test::kLossBound) << schedule;
+    EXPECT_LE(d.grad_norm, test::kNormBound) << schedule;
+  }
+}
+
+TEST(PipelineMix, ACheckpointMovesBetweenPipelines) {
+  const TempDir dir;
+  auto o = base_options(dir, "gpt2", false);
+  o.save = dir / "whole";
+  test::run_tiny(o, 1);
+  o.save = dir / "parts";
+  o.exit_interval = 3;
+  test::run_tiny(with(o, {4, 1, "1f1b"}), 4);
+  o.exit_interval = 0;
+  o.load = dir / "parts";
+  test::run_tiny(with(o, {2, 2, "interleaved"}), 2);
+  expect_same(dir / "whole/iter_0000006", dir / "parts/iter_0000006");
+}
+
+TEST(PipelineRefusals, SayWhatIsWrongAndWhatWouldDo) {
+  const TempDir dir;
+  const auto base = base_options(dir, "gpt2", false);
+  const auto refused = [&](const TrainingOptions& o, int world, const char* want) {
+    try {
+      complete_options(o, world);
+      ADD_FAILURE() << "accepted, wanted " << want;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::config) << e.what();
+      EXPECT_NE(std::string(e.what()).find(want), std::string::npos) << e.what();
+    }
+  };
+  refused(with(base, {3, 1, ""}), 3, "num-layers 4 is not divisible by pp");
+  refused(with(base, {2, 1, "dualpipe"}), 2, "two copies of the weights");
+  refused(with(base, {2, 2, "zb-v"}), 2, "in a V");
+  refused(with(base, {1, 2, ""}), 1, "num-virtual-stages-per-pipeline-rank 2");
+  auto tied = with(base, {2, 1, ""});
+  tied.sharding_strategy = "optim_grads";
+  refused(tied, 4, "tied embeddings");
+}
+
+}  // namespace
+}  // namespace mt
