@@ -73,7 +73,7 @@ void print(std::int64_t document, const std::string& text, const std::vector<dat
 
 int cat(const Flags& flags, bool json) {
   if (flags.prefixes.size() != 1) throw Error(Code::usage, "wanted one token file", "PREFIX");
-  const data::IndexedDataset file(prefix_of(flags.prefixes.front()));
+  const data::IndexedDataset file(flags.prefixes.front());
   const auto origin = file.origin();
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!flags.ids) {

@@ -28,9 +28,6 @@ struct InputFlags {
   data::TextSourceOptions options() const;
 };
 
-// A token file as people name it: the prefix, or one of its files.
-std::string prefix_of(const std::string& name);
-
 // "1 document", "2 documents".
 std::string counted(std::int64_t n, const std::string& one);
 

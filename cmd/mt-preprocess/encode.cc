@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "base/error.h"
@@ -18,15 +20,33 @@ struct Flags {
   std::vector<std::string> json_keys = {"text"};
   std::string output_prefix, on_error = "stop", rejects, token_type = "auto";
   bool append_eod = false, force = false;
-  int workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, data::kMaxWorkers);
   std::int64_t max_bad = -1;
 };
+
+// Files the tokenizer is read from, those beside or inside --tokenizer-model among them.
+std::vector<std::string> tokenizer_files(const options::TokenizerFlags& flags) {
+  namespace fs = std::filesystem;
+  const fs::path model = flags.model;
+  std::vector<fs::path> paths = {flags.vocab_file, flags.merge_file, model};
+  if (!model.empty()) {
+    for (const fs::path& folder : {model, model.parent_path()}) paths.push_back(folder / "tokenizer_config.json");
+    paths.push_back(model / "tokenizer.json");
+  }
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const fs::path& path : paths) {
+    if (fs::is_regular_file(path, error)) files.push_back(path.string());
+  }
+  return files;
+}
 
 data::EncodeJob job_of(const Flags& flags) {
   if (flags.output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
   data::EncodeJob job;
   job.source = flags.input.options();
   job.keys = flags.json_keys;
+  job.also_reads = tokenizer_files(flags.tokenizer);
   job.output_prefix = flags.output_prefix;
   job.tokenizer_type = flags.tokenizer.type;
   job.append_eod = flags.append_eod;
@@ -78,7 +98,7 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
   table.add("force", flags->force, "", "overwrite files that exist");
   flags->tokenizer.add(table);
   table.group("Work");
-  table.add("workers", flags->workers, "N", "encoding threads; the output does not depend on it");
+  table.add("workers", flags->workers, "N", "encoding threads, 1 to 256; the output does not depend on it");
   table.add("on-error", flags->on_error, "WHAT", "a bad record ends the run, or is skipped and counted").choices = {
       "stop", "skip"};
   table.add("rejects", flags->rejects, "FILE", "with --on-error skip: write bad records here, as they are");

@@ -13,9 +13,9 @@ struct Facts {
   std::int64_t documents, sequences, tokens, empty_documents = 0, longest = 0, vocab_size = 0;
 };
 
-Facts facts_of(const std::string& prefix) {
-  const data::IndexedDataset file(prefix);
-  Facts f{prefix, file.type_name(), "-", "-", file.num_documents(), file.num_sequences(), file.num_tokens()};
+Facts facts_of(const std::string& name) {
+  const data::IndexedDataset file(name);
+  Facts f{file.prefix(), file.type_name(), "-", "-", file.num_documents(), file.num_sequences(), file.num_tokens()};
   for (std::int64_t d = 0; d < f.documents; ++d) f.empty_documents += file.document_begin(d) == file.document_end(d);
   for (std::int64_t i = 0; i < f.sequences; ++i) f.longest = std::max<std::int64_t>(f.longest, file.length(i));
   if (const auto origin = file.origin()) {
@@ -38,7 +38,7 @@ Run build_info(OptionTable& table, const cli::Shared& shared) {
                 "tokenizer", "vocab_size", "fingerprint"});
     }
     for (const std::string& name : *prefixes) {
-      const Facts f = facts_of(prefix_of(name));
+      const Facts f = facts_of(name);
       const auto text = [](std::int64_t n) { return std::to_string(n); };
       if (shared.json) {
         cli::object({{"prefix", f.prefix},

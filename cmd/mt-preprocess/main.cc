@@ -32,13 +32,6 @@ data::TextSourceOptions InputFlags::options() const {
   return options;
 }
 
-std::string prefix_of(const std::string& name) {
-  for (const char* ending : {".bin", ".idx"}) {
-    if (name.ends_with(ending)) return name.substr(0, name.size() - 4);
-  }
-  return name;
-}
-
 std::string counted(std::int64_t n, const std::string& one) {
   return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
 }

@@ -26,10 +26,8 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
     const Json start = options::RegistryFlag::start("mt-preprocess merge", table);
     if (flags->input.empty()) throw Error(Code::usage, "no token file given", "--input");
     if (flags->output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
-    std::vector<std::string> prefixes;
-    for (const std::string& name : flags->input) prefixes.push_back(prefix_of(name));
-    const data::MergeReport r = data::merge_files(prefixes, flags->output_prefix, flags->force);
-    log::info("{}, {}, {}, {}", counted(static_cast<std::int64_t>(prefixes.size()), "file"),
+    const data::MergeReport r = data::merge_files(flags->input, flags->output_prefix, flags->force);
+    log::info("{}, {}, {}, {}", counted(static_cast<std::int64_t>(flags->input.size()), "file"),
               counted(r.documents, "document"), counted(r.sequences, "sequence"), counted(r.tokens, "token"));
     const Json result{
         {"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens}, {"prefix", flags->output_prefix}};

@@ -1,9 +1,9 @@
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "commands.h"
 #include "data/bpe_trainer.h"
+#include "data/output_check.h"
 #include "data/tokenizer_json.h"
 
 namespace mt::preprocess {
@@ -47,12 +47,11 @@ std::int64_t read_documents(const Flags& flags, data::BpeTrainer& trainer) {
 
 int train(const Flags& flags, bool json) {
   if (flags.output.empty()) throw Error(Code::usage, "no output given", "--output");
-  if (!flags.force && fs::exists(flags.output)) {
-    throw Error(Code::io, "exists already", flags.output, "--force overwrites");
-  }
-  const fs::path parent = fs::path(flags.output).has_parent_path() ? fs::path(flags.output).parent_path() : ".";
-  if (!fs::is_directory(parent)) throw Error(Code::io, "no such directory for the output", parent.string());
+  data::require_distinct(flags.json_keys, "--json-keys");
   data::BpeTrainer trainer({flags.vocab_size, flags.min_frequency, flags.special});
+  const data::OutputFiles files{flags.input.options().inputs, {flags.output}, flags.force};
+  data::check_outputs(files);
+  data::remove_stale_temporaries(files);
   const std::int64_t documents = read_documents(flags, trainer);
   if (trainer.num_pieces() == 0) {
     throw Error(Code::data, fmt::format("no text in {}", counted(documents, "document")), flags.input.input.front());

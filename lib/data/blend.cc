@@ -43,26 +43,34 @@ DataPath parse_data_path(const std::vector<std::string>& words) {
     }
     sum += path.weights.back();
   }
-  if (!(sum > 0)) throw Error(Code::usage, "the weights sum to 0", "--data-path");
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    throw Error(Code::usage, fmt::format("the weights sum to {}: wanted a number above 0", sum), "--data-path");
+  }
   return path;
 }
 
 std::array<double, 3> parse_split(const std::string& text) {
+  constexpr const char* kBetween = ", \t";
+  constexpr const char* kHint = "up to three shares such as 969,30,1";
   std::array<double, 3> shares{};
   std::size_t found = 0;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t begin = text.find_first_of(".0123456789", i);
-    if (begin == std::string::npos) break;
-    const std::size_t end = std::min(text.find_first_not_of(".0123456789", begin), text.size());
-    const std::optional<double> share = as_number(text.substr(begin, end - begin));
-    if (!share || found == 3 || (begin > 0 && text[begin - 1] == '-')) {
-      throw Error(Code::usage, fmt::format("'{}': wanted up to three shares such as 969,30,1", text), "--split");
+  for (std::size_t begin = text.find_first_not_of(kBetween); begin != std::string::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const std::optional<double> share = as_number(word);
+    if (!share) throw Error(Code::usage, fmt::format("'{}' in '{}' is no number", word, text), "--split", kHint);
+    if (!std::isfinite(*share) || *share < 0) {
+      throw Error(Code::usage, fmt::format("'{}' in '{}': wanted 0 or more", word, text), "--split", kHint);
     }
+    if (found == 3) throw Error(Code::usage, fmt::format("'{}': more than three shares", text), "--split", kHint);
     shares[found++] = *share;
-    i = end;
+    begin = text.find_first_not_of(kBetween, end);
   }
+  if (found == 0) throw Error(Code::usage, fmt::format("'{}': no share given", text), "--split", kHint);
   const double sum = shares[0] + shares[1] + shares[2];
-  if (!(sum > 0)) throw Error(Code::usage, fmt::format("'{}': the shares sum to 0", text), "--split", "969,30,1");
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    throw Error(Code::usage, fmt::format("'{}': the shares sum to {}", text, sum), "--split", kHint);
+  }
   for (double& share : shares) share /= sum;
   return shares;
 }

@@ -25,11 +25,11 @@ struct DataPath {
 
 // `p`, `p1 p2 p3`, or `w1 p1 w2 p2`. An odd count is all prefixes; an even count is weights and prefixes if the words
 // at even places are all numbers, prefixes if none is.
-//   fails  Error{usage}: nothing given, a mixture, weights that are negative or sum to 0
+//   fails  Error{usage}: nothing given, a mixture, weights that are negative, infinite or sum to 0
 DataPath parse_data_path(const std::vector<std::string>& words);
 
-// --split "969,30,1": three shares that sum to 1 (missing ones are 0).
-//   fails  Error{usage}: no number, a negative one, all zero
+// --split "969,30,1": three shares that sum to 1 (missing ones are 0), with commas or white space between them.
+//   fails  Error{usage} naming the value: no number, a negative or infinite one, more than three, all zero
 std::array<double, 3> parse_split(const std::string& text);
 
 // The sequences of each split: [round(lo N), round(hi N)), halves to even, as Megatron cuts.

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/byte_level_bpe.h"
+#include "data/output_check.h"
 #include "data/split_pattern.h"
+#include "data/unicode.h"
 
 namespace mt::data {
 
@@ -94,7 +97,28 @@ struct BpeTrainer::State {
   std::int32_t token_for(Pair pair);
 };
 
+// A special token needs a spelling of its own in tokenizer.json, beside those of the bytes.
+void check_special(const std::vector<std::string>& special) {
+  require_distinct(special, "--special-token");
+  std::unordered_set<std::string> byte_spellings;
+  for (int b = 0; b < 256; ++b) byte_spellings.insert(token_of_bytes(std::string(1, static_cast<char>(b))));
+  for (const std::string& token : special) {
+    if (token.empty()) throw Error(Code::usage, "a special token is empty", "--special-token");
+    if (find_invalid_utf8(token) != std::string_view::npos) {
+      throw Error(Code::usage, "a special token is not valid UTF-8", "--special-token");
+    }
+    if (byte_spellings.count(token) > 0) {
+      throw Error(Code::usage, fmt::format("'{}' is the token of a byte: wanted a longer one", token),
+                  "--special-token");
+    }
+  }
+}
+
 BpeTrainer::BpeTrainer(BpeTrainerOptions options) : state_(std::make_unique<State>()) {
+  check_special(options.special);
+  if (options.min_frequency < 0) {
+    throw Error(Code::usage, fmt::format("frequency {}: wanted 0 or more", options.min_frequency), "--min-frequency");
+  }
   const auto least = static_cast<std::int64_t>(options.special.size()) + 256;
   if (options.vocab_size < least || options.vocab_size > (1 << 30)) {
     throw Error(Code::usage,

@@ -6,13 +6,16 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/progress.h"
+#include "data/output_check.h"
 
 namespace mt::data {
 
@@ -146,18 +149,18 @@ class Pool {
  public:
   Pool(const EncodeJob& job, const Tokenizer& tokenizer, TokenType type, TextSource& source)
       : source_(source), window_(2 * job.workers + 2) {
-    for (int w = 0; w < job.workers; ++w) {
-      threads_.emplace_back([this, &job, &tokenizer, type] { work(job, tokenizer, type); });
+    try {
+      for (int w = 0; w < job.workers; ++w) {
+        threads_.emplace_back([this, &job, &tokenizer, type] { work(job, tokenizer, type); });
+      }
+    } catch (const std::system_error& error) {
+      const std::size_t started = threads_.size();
+      join();
+      throw Error(Code::device, fmt::format("cannot start thread {}: {}", started + 1, error.code().message()),
+                  "--workers", "fewer workers");
     }
   }
-  ~Pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& t : threads_) t.join();
-  }
+  ~Pool() { join(); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -175,8 +178,18 @@ class Pool {
   }
 
  private:
+  void join() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+  }
+
   void work(const EncodeJob& job, const Tokenizer& tokenizer, TokenType type) {
-    ChunkEncoder encoder(job, tokenizer, type);
+    std::optional<ChunkEncoder> encoder;  // made where its failure can be handed over
     for (;;) {
       std::optional<TextChunk> chunk;
       std::int64_t number = 0;
@@ -200,7 +213,8 @@ class Pool {
       }
       if (chunk) {
         try {
-          result = encoder.encode(*chunk);
+          if (!encoder) encoder.emplace(job, tokenizer, type);
+          result = encoder->encode(*chunk);
         } catch (...) {
           result.failure = std::current_exception();
         }
@@ -227,12 +241,7 @@ class Pool {
 class Committer {
  public:
   Committer(const EncodeJob& job, TokenType type, EncodeReport& report) : job_(job), report_(report) {
-    if (!job.rejects.empty()) {
-      if (!job.force && fs::exists(job.rejects)) {
-        throw Error(Code::io, "exists already", job.rejects, "--force overwrites");
-      }
-      rejects_.emplace(job.rejects);
-    }
+    if (!job.rejects.empty()) rejects_.emplace(job.rejects);
     for (const std::string& key : job.keys) {
       report.prefixes.push_back(key_prefix(job.output_prefix, key));
       writers_.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(), type, job.force));
@@ -282,6 +291,11 @@ class Committer {
     origin.eod_appended = job_.append_eod;
     report_.sequences = writers_.front()->num_sequences();
     report_.tokens = writers_.front()->num_tokens();
+    for (std::size_t k = 0; k < writers_.size(); ++k) {
+      if (writers_[k]->num_tokens() > 0) continue;
+      log::warn("{}: no token in {} documents, every '{}' is empty; nothing can be trained on it", report_.prefixes[k],
+                report_.documents, job_.keys[k]);
+    }
     if (rejects_) rejects_->commit();
     for (const auto& writer : writers_) writer->commit(origin);
   }
@@ -292,6 +306,32 @@ class Committer {
   std::optional<OutputFile> rejects_;
   std::vector<std::unique_ptr<IndexedWriter>> writers_;
 };
+
+OutputFiles files_of(const EncodeJob& job) {
+  OutputFiles files;
+  files.inputs = job.source.inputs;
+  files.inputs.insert(files.inputs.end(), job.also_reads.begin(), job.also_reads.end());
+  for (const std::string& key : job.keys) {
+    const std::string prefix = key_prefix(job.output_prefix, key);
+    for (const fs::path& path : {bin_path(prefix), idx_path(prefix), sidecar_path(prefix)})
+      files.outputs.push_back(path.string());
+  }
+  if (!job.rejects.empty()) files.outputs.push_back(job.rejects);
+  files.force = job.force;
+  return files;
+}
+
+void check_numbers(const EncodeJob& job) {
+  if (job.workers < 1 || job.workers > kMaxWorkers) {
+    throw Error(Code::usage, fmt::format("{} workers: wanted 1 to {}", job.workers, kMaxWorkers), "--workers");
+  }
+  if (job.max_bad < -1) {
+    throw Error(Code::usage, fmt::format("{} bad records: wanted 0 or more, or -1 for no limit", job.max_bad),
+                "--max-bad");
+  }
+  if (job.keys.empty()) throw Error(Code::usage, "no key given", "--json-keys");
+  require_distinct(job.keys, "--json-keys");
+}
 
 TokenType checked_type(const EncodeJob& job, const Tokenizer& tokenizer) {
   const TokenType type = job.type.value_or(token_type_for(tokenizer.vocab_size()));
@@ -311,10 +351,13 @@ std::string key_prefix(const std::string& output_prefix, const std::string& key)
 
 EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer) {
   const auto start = std::chrono::steady_clock::now();
-  if (job.workers < 1) throw Error(Code::usage, fmt::format("{} workers: wanted 1 or more", job.workers), "--workers");
+  check_numbers(job);
   if (job.append_eod) require_eod(tokenizer);
   const TokenType type = checked_type(job, tokenizer);
   TextSource source(job.source);
+  const OutputFiles files = files_of(job);
+  check_outputs(files);
+  remove_stale_temporaries(files);
   EncodeReport report;
   Committer committer(job, type, report);
   {

@@ -17,13 +17,16 @@ namespace mt::data {
 
 enum class OnBadRecord { stop, skip };
 
+constexpr int kMaxWorkers = 256;
+
 struct EncodeJob {
   TextSourceOptions source;
+  std::vector<std::string> also_reads;       // files of the tokenizer: no output may be one of them
   std::vector<std::string> keys = {"text"};  // one token file a key
   std::string output_prefix;                 // PREFIX_KEY_document.{bin,idx,json}
   std::string tokenizer_type;                // for the sidecar
   bool append_eod = false;
-  int workers = 1;
+  int workers = 1;  // 1 to kMaxWorkers
   bool force = false;
   OnBadRecord on_bad = OnBadRecord::stop;
   std::string rejects;        // skip: file that receives the raw bad lines; empty: none
@@ -45,9 +48,10 @@ struct EncodeReport {
 std::string key_prefix(const std::string& output_prefix, const std::string& key);
 
 // Encode everything.
-//   fails  before reading: Error{usage}, Error{io}: inputs, outputs that exist, no output directory; Error{data}: no
-//   end
-//          token, a width too small for the vocabulary.
+// First the temporaries of killed runs with the same outputs go (data/output_check.h).
+//   fails  before anything is touched: Error{usage}: a number out of range, a key given twice, an output that is an
+//          input or another output; Error{io}: inputs, outputs that exist, no output directory; Error{data}: no end
+//          token, a width too small for the vocabulary. Then Error{device}: no more threads.
 //          during: Error{data} "file:line:column"; zero documents; Error{io}: disk full. Nothing is left at the final
 //          paths
 //   cost   100 MB/s a core or more for English with GPT-2's tokenizer (tests/bench/encode_bench.cc)

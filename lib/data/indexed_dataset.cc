@@ -45,9 +45,15 @@ fs::path bin_path(const std::string& prefix) { return prefix + ".bin"; }
 fs::path idx_path(const std::string& prefix) { return prefix + ".idx"; }
 fs::path sidecar_path(const std::string& prefix) { return prefix + ".json"; }
 
-IndexedDataset::IndexedDataset(const std::string& prefix)
-    : prefix_(prefix), bin_(bin_path(prefix)), idx_(idx_path(prefix)) {
-  const std::string where = idx_path(prefix).string();
+std::string token_file_prefix(const std::string& name) {
+  if (fs::path(name).extension() != ".bin" && fs::path(name).extension() != ".idx") return name;
+  std::error_code error;
+  return fs::exists(idx_path(name), error) ? name : name.substr(0, name.size() - 4);
+}
+
+IndexedDataset::IndexedDataset(const std::string& name)
+    : prefix_(token_file_prefix(name)), bin_(bin_path(prefix_)), idx_(idx_path(prefix_)) {
+  const std::string where = idx_path(prefix_).string();
   const std::byte* p = idx_.data();
   if (idx_.size() < kHeaderBytes || std::memcmp(p, kMagic.data(), kMagic.size()) != 0) {
     throw Error(Code::corrupt, "not an index of a token file: wanted the magic bytes MMIDIDX", where);
@@ -61,9 +67,15 @@ IndexedDataset::IndexedDataset(const std::string& prefix)
   }
   item_bytes_ = row->bytes;
   const auto sequences = load<std::uint64_t>(p + 18), entries = load<std::uint64_t>(p + 26);
-  const std::uint64_t most = idx_.size();  // more entries than bytes cannot be, and the products below cannot overflow
+  // With a byte an entry or more the sum below cannot overflow; without, the header is all that is worth saying.
+  if (sequences > idx_.size() || entries > idx_.size() || entries < 1) {
+    throw Error(Code::corrupt,
+                fmt::format("the header says {} sequences and {} document boundaries, the file has {} bytes", sequences,
+                            entries, idx_.size()),
+                where, "the file is cut or damaged; write it again");
+  }
   const std::uint64_t plain = kHeaderBytes + 12 * sequences + 8 * entries;
-  if (sequences > most || entries > most || entries < 1 || (idx_.size() != plain && idx_.size() != plain + sequences)) {
+  if (idx_.size() != plain && idx_.size() != plain + sequences) {
     throw Error(Code::corrupt,
                 fmt::format("{} bytes for {} sequences and {} boundaries: wanted {} (or {} with modes)", idx_.size(),
                             sequences, entries, plain, plain + sequences),
@@ -158,8 +170,14 @@ std::optional<TokenFileOrigin> IndexedDataset::origin() const {
   origin.tokenizer_type = json_field<std::string>(j, "tokenizer_type", where);
   origin.fingerprint = json_field<std::string>(j, "tokenizer_fingerprint", where);
   origin.vocab_size = json_field<std::int64_t>(j, "vocab_size", where);
+  if (origin.vocab_size < 1) {
+    throw Error(Code::corrupt, fmt::format("vocab_size {}: wanted 1 or more", origin.vocab_size), where);
+  }
   origin.eod_appended = json_field<bool>(j, "eod_appended", where);
   if (j.contains("eod") && !j.at("eod").is_null()) origin.eod = json_field<std::int32_t>(j, "eod", where);
+  if (origin.eod && (*origin.eod < 0 || *origin.eod >= origin.vocab_size)) {
+    throw Error(Code::corrupt, fmt::format("eod {}: wanted 0 to {}", *origin.eod, origin.vocab_size - 1), where);
+  }
   return origin;
 }
 

@@ -32,6 +32,10 @@ std::filesystem::path bin_path(const std::string& prefix);
 std::filesystem::path idx_path(const std::string& prefix);
 std::filesystem::path sidecar_path(const std::string& prefix);
 
+// The prefix of a token file as people name it: the prefix itself, or its .bin or .idx. A prefix that ends so itself
+// (NAME.bin.idx exists) is left as it is.
+std::string token_file_prefix(const std::string& name);
+
 // What the files themselves cannot say: which tokenizer made them. Files from elsewhere have none.
 struct TokenFileOrigin {
   std::string tokenizer_type;
@@ -44,11 +48,12 @@ struct TokenFileOrigin {
 // A token file opened for reading, both files memory-mapped.
 class IndexedDataset {
  public:
-  // Open and check: magic, version, type code (1-5 and 8: u8 i8 i16 i32 i64 u16), sizes of the arrays, document
-  // boundaries ascending from 0 to the number of sequences, every sequence inside .bin.
+  // Open the file of this prefix (or of a name token_file_prefix takes) and check: magic, version, type code (1-5 and
+  // 8: u8 i8 i16 i32 i64 u16), sizes of the arrays, document boundaries ascending from 0 to the number of sequences,
+  // every sequence inside .bin.
   //   fails  Error{io}: a file is missing; Error{corrupt} naming the file, the wanted and found value
   //   cost   reads .idx once (20 bytes a sequence); .bin is not touched
-  explicit IndexedDataset(const std::string& prefix);
+  explicit IndexedDataset(const std::string& name);
 
   const std::string& prefix() const { return prefix_; }
   std::int64_t num_sequences() const { return num_sequences_; }
@@ -69,7 +74,7 @@ class IndexedDataset {
   //   fails  Error{data}: an 8-byte id that does not fit 32 bits
   void read(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const;
 
-  // The sidecar, if there is one.   fails  Error{corrupt}
+  // The sidecar, if there is one.   fails  Error{corrupt}: a vocabulary below 1, an end token outside it
   std::optional<TokenFileOrigin> origin() const;
 
   // Raw content of .bin, for merging.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "data/output_check.h"
 
 namespace mt::data {
 
@@ -38,6 +39,16 @@ MergeReport merge_files(const std::vector<std::string>& prefixes, const std::str
       origin.reset();
     }
   }
+  OutputFiles outputs;
+  outputs.force = force;
+  for (const auto& file : files) {
+    for (const fs::path& path : {bin_path(file->prefix()), idx_path(file->prefix()), sidecar_path(file->prefix())})
+      outputs.inputs.push_back(path.string());
+  }
+  for (const fs::path& path : {bin_path(output_prefix), idx_path(output_prefix), sidecar_path(output_prefix)})
+    outputs.outputs.push_back(path.string());
+  check_outputs(outputs);
+  remove_stale_temporaries(outputs);
   IndexedWriter writer(output_prefix, static_cast<TokenType>(files.front()->type_code()), force);
   for (const auto& file : files) writer.add_file(*file);
   writer.commit(origin);

@@ -13,9 +13,11 @@ struct MergeReport {
   std::int64_t documents = 0, sequences = 0, tokens = 0;
 };
 
-// Merge in the given order; the result is what one run over the joined text gives.
+// Merge in the given order; the result is what one run over the joined text gives. Temporaries that a killed run left
+// beside the outputs go first.
 //   gives  a sidecar only if every file has one
-//   fails  before writing: Error{usage}: no file; Error{data}: files of another width or another tokenizer, named;
+//   fails  before writing: Error{usage}: no file, an output that is an input; Error{data}: files of another width or
+//   another tokenizer, named;
 //          Error{io}, Error{corrupt} from the files; then Error{io}: disk full; nothing is left at the final paths
 //   cost   bytes read and written once
 MergeReport merge_files(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool force);

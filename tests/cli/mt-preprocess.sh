@@ -33,6 +33,48 @@ expect 2 "--output-prefix" mt-preprocess --input in.jsonl --tokenizer-type ByteT
 expect 2 "--on-error skip" encode --input in.jsonl --output-prefix x --max-bad 3
 expect 5 "no such directory" encode --input in.jsonl --output-prefix absent/x
 expect 4 "no documents" encode --input /dev/null --input-format jsonl --output-prefix x
+
+# Inputs survive any choice of outputs; nothing is touched by a refusal.
+head -3 in.jsonl > i_text_document.json
+cp i_text_document.json kept
+ls > before.txt  # holds its own name
+expect 2 "is the input" encode --force --input i_text_document.json --output-prefix i
+expect 2 "is the input" encode --input in.jsonl --output-prefix x --on-error skip --force --rejects ./in.jsonl
+expect 2 "is the input" encode --output-prefix i --input-format jsonl --force --input - < i_text_document.json
+expect 2 "one file" encode --input in.jsonl --output-prefix x --on-error skip --rejects "$PWD/x_text_document.idx"
+expect 5 "exists already" encode --input in.jsonl --output-prefix x --on-error skip --rejects kept
+expect 5 "no regular file" encode --input in.jsonl --output-prefix x --on-error skip --force --rejects /dev/null
+expect 2 "is the input" mt-preprocess train-tokenizer --input in.jsonl --output in.jsonl --force
+expect 2 "is the input" mt-preprocess merge --input a_text_document --output-prefix a_text_document --force --registry none
+expect 2 "twice" encode --input in.jsonl --output-prefix x --json-keys text text
+expect 2 "--workers" encode --input in.jsonl --output-prefix x --workers 1000000
+expect 2 "--workers" encode --input in.jsonl --output-prefix x --workers 0
+if ! grep -qi asan < <(ldd "$(command -v mt-preprocess)"); then  # 256 stacks do not fit into 700 MB of addresses
+  expect 7 "cannot start thread" sh -c 'ulimit -v 700000; exec mt-preprocess encode --tokenizer-type ByteTokenizer \
+    --registry none --quiet --input in.jsonl --output-prefix x --workers 256'
+fi
+expect 2 "--max-bad" encode --input in.jsonl --output-prefix x --on-error skip --max-bad -5
+expect 2 "--min-frequency" mt-preprocess train-tokenizer --input in.jsonl --output x.json --min-frequency -1
+expect 2 "empty" mt-preprocess train-tokenizer --input in.jsonl --output x.json --special-token ""
+expect 2 "twice" mt-preprocess train-tokenizer --input in.jsonl --output x.json --special-token "<s>" "<s>"
+expect 4 "no text" mt-preprocess train-tokenizer --input /dev/null --input-format text --output x.json
+ls | cmp - before.txt || fail "files changed: $(ls)"
+cmp kept i_text_document.json
+[ "$(wc -l < in.jsonl)" = 400 ] && [ -c /dev/null ] || fail "an input changed"
+
+# Documents that are all empty: files as asked, and a warning.
+printf '{"text": ""}\n{"text": ""}\n' > hollow.jsonl
+expect 0 "no token in 2 documents" encode --input hollow.jsonl --output-prefix hollow
+[ "$(mt-preprocess info hollow_text_document.bin | tail -1 | cut -f1,2,4)" = "$(printf 'hollow_text_document\t2\t0')" ]
+
+# What a killed run left is removed, and said; what a living one has is not.
+sleep 0 & dead=$!
+wait "$dead"
+touch "k_text_document.bin.tmp.$dead" "k_text_document.bin.tmp.$$"
+expect 0 "removed k_text_document.bin.tmp.$dead" mt-preprocess encode --tokenizer-type ByteTokenizer --registry none \
+  --input in.jsonl --output-prefix k
+[ ! -e "k_text_document.bin.tmp.$dead" ] && [ -e "k_text_document.bin.tmp.$$" ] || fail "temporaries: $(ls k_*)"
+
 cp in.jsonl damaged.idx
 cp in.jsonl damaged.bin
 expect 6 "MMIDIDX" mt-preprocess info damaged

@@ -43,9 +43,23 @@ TEST(Split, shares_are_normalised_and_ranges_touch) {
   const auto halves = split_ranges(parse_split("1,1"), 5);  // 2.5 goes to the even 2
   EXPECT_EQ(halves[0].end, 2);
   EXPECT_EQ(halves[2].begin, halves[2].end);
-  EXPECT_THROW(parse_split("0,0"), Error);
-  EXPECT_THROW(parse_split("abc"), Error);
-  EXPECT_THROW(parse_split("1,-1"), Error);
+}
+
+TEST(Split, a_wrong_share_is_named) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"a,b", "'a'"},     {"abc", "'abc'"},     {"9x,1", "'9x'"},     {"nan,1,1", "'nan'"},
+      {"1,inf", "'inf'"}, {"1,-1", "'-1'"},     {"0,0", "sum to 0"},  {"", "no share"},
+      {",", "no share"},  {"1,2,3,4", "three"}, {"1e400,1", "1e400"}, {"1e308,1e308", "sum to inf"}};
+  for (const auto& [text, word] : rows) {
+    try {
+      parse_split(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::usage);
+      EXPECT_NE(e.message().find(word), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_DOUBLE_EQ(parse_split("9.5 0.5")[0], 0.95);
 }
 
 TEST(Blend, draws_the_member_furthest_behind) {

@@ -37,6 +37,15 @@ TEST(BpeTrainer, stops_when_no_pair_is_left_or_frequent_enough) {
   EXPECT_THROW(BpeTrainer({200, 0, {}}), Error);
 }
 
+TEST(BpeTrainer, refuses_special_tokens_without_a_name_of_their_own) {
+  for (const std::vector<std::string>& special :
+       std::vector<std::vector<std::string>>{{""}, {"<a>", "<b>", "<a>"}, {"a"}, {"\u0120"}, {"\xff<"}}) {
+    EXPECT_THROW(BpeTrainer({300, 0, special}), Error) << special.front();
+  }
+  EXPECT_THROW(BpeTrainer({300, -1, {"<a>"}}), Error);
+  BpeTrainer({300, 0, {"<a>", "<b>"}});
+}
+
 TEST(BpeTrainer, its_file_reads_back_and_encodes_losslessly) {
   const ScratchDirectory dir;
   const std::string text =

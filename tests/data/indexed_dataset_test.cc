@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -157,6 +158,10 @@ TEST(IndexedDataset, refuses_damage_with_the_value_it_found) {
   EXPECT_NE(with(9, 2).find("version 2"), std::string::npos);
   EXPECT_NE(with(17, 7).find("type code 7"), std::string::npos);
   EXPECT_NE(with(18, 3).find("3 sequences"), std::string::npos);
+  // Counts near 2^64 are told as they stand, without a sum that wrapped.
+  EXPECT_NE(with(25, '\x80').find("9223372036854775810 sequences"), std::string::npos);
+  EXPECT_EQ(with(25, '\x80').find("wanted"), std::string::npos);
+  EXPECT_NE(with(26, 0).find("0 document boundaries"), std::string::npos);
   EXPECT_NE(with(34, 9).find("sequence 0 is 9 tokens"), std::string::npos);
   EXPECT_NE(with(58, 1).find("boundary 0 is 1"), std::string::npos);
   EXPECT_NE(with(66, 3).find("boundary 1 is 3"), std::string::npos);
@@ -167,6 +172,32 @@ TEST(IndexedDataset, refuses_damage_with_the_value_it_found) {
   dir.file("a.idx", good);
   dir.file("a.bin", bin.substr(0, 5));
   EXPECT_NE(refusal(dir), "accepted");
+}
+
+TEST(IndexedDataset, opens_by_the_name_of_either_file) {
+  const ScratchDirectory dir;
+  const auto a = write_sets(dir, "a", {{{1}, {2}}}, TokenType::u16);
+  for (const char* ending : {"", ".bin", ".idx"}) EXPECT_EQ(IndexedDataset(a + ending).prefix(), a) << ending;
+  EXPECT_THROW(IndexedDataset(a + ".json"), Error);
+  write_sets(dir, "a.bin", {{{1}, {2}, {3}}}, TokenType::u16);  // a prefix that ends so itself
+  EXPECT_EQ(IndexedDataset(a + ".bin").num_tokens(), 3);
+  EXPECT_EQ(IndexedDataset(a + ".idx").num_tokens(), 2);
+}
+
+TEST(IndexedDataset, a_sidecar_with_an_impossible_vocabulary_is_damage) {
+  const ScratchDirectory dir;
+  for (const auto& [vocabulary, eod] :
+       std::vector<std::pair<std::int64_t, std::int32_t>>{{0, 0}, {-1, 0}, {9, 9}, {9, -1}}) {
+    const std::string name = fmt::format("v{}_{}", vocabulary, eod);
+    const auto a =
+        write_sets(dir, name, {{{1}}}, TokenType::u16, TokenFileOrigin{"ByteTokenizer", "1", vocabulary, eod, true});
+    try {
+      IndexedDataset(a).origin();
+      ADD_FAILURE() << name;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::corrupt);
+    }
+  }
 }
 
 TEST(Merge, shifts_the_boundaries_of_the_second_file) {

@@ -1,0 +1,112 @@
+#include "data/output_check.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+
+namespace mt::data {
+
+namespace {
+
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  fs::path whole = fs::weakly_canonical(absolute, error);
+  return error ? absolute.lexically_normal() : whole;
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error) && !error) return true;
+  return resolved(a) == resolved(b);
+}
+
+fs::path readable(const std::string& input) { return input == "-" ? fs::path("/dev/stdin") : fs::path(input); }
+
+void check_place(const fs::path& output, bool force) {
+  std::error_code error;
+  const fs::file_status status = fs::status(output, error);
+  if (fs::exists(status)) {
+    if (!fs::is_regular_file(status)) {
+      throw Error(Code::io, "is no regular file: an output takes its place whole", output.string(),
+                  "choose another name");
+    }
+    if (!force) {
+      throw Error(Code::io, "exists already", output.string(), "--force overwrites, or choose another name");
+    }
+  }
+  const fs::path parent = output.has_parent_path() ? output.parent_path() : fs::path(".");
+  if (!fs::is_directory(parent, error)) {
+    throw Error(Code::io, "no such directory for the output", parent.string());
+  }
+}
+
+// The process that made a temporary of `output`, or 0.
+pid_t maker_of(const std::string& name, const std::string& output) {
+  const std::string front = output + ".tmp.";
+  if (name.size() <= front.size() || name.compare(0, front.size(), front) != 0) return 0;
+  pid_t pid = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + front.size(), end, pid);
+  return error == std::errc() && stop == end && pid > 0 ? pid : 0;
+}
+
+}  // namespace
+
+void check_outputs(const OutputFiles& files) {
+  for (std::size_t i = 0; i < files.outputs.size(); ++i) {
+    const std::string& output = files.outputs[i];
+    for (const std::string& input : files.inputs) {
+      if (same_file(output, readable(input))) {
+        throw Error(Code::usage, fmt::format("the output is the input {}", input == "-" ? "stdin" : input), output,
+                    "choose another name");
+      }
+    }
+    for (std::size_t other = 0; other < i; ++other) {
+      if (same_file(output, files.outputs[other])) {
+        throw Error(Code::usage, fmt::format("two outputs are one file: {} too", files.outputs[other]), output,
+                    "choose another name");
+      }
+    }
+  }
+  for (const std::string& output : files.outputs) check_place(output, files.force);
+}
+
+int remove_stale_temporaries(const OutputFiles& files) {
+  int removed = 0;
+  for (const std::string& name : files.outputs) {
+    const fs::path output = name;
+    const fs::path parent = output.has_parent_path() ? output.parent_path() : fs::path(".");
+    std::error_code error;
+    std::vector<fs::path> stale;
+    for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
+      const pid_t pid = maker_of(entry->path().filename().string(), output.filename().string());
+      if (pid == 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
+      const auto is_this = [&](const std::string& input) { return same_file(entry->path(), readable(input)); };
+      if (std::none_of(files.inputs.begin(), files.inputs.end(), is_this))
+        stale.push_back(output.parent_path() / entry->path().filename());
+    }
+    for (const fs::path& path : stale) {
+      if (!fs::remove(path, error) || error) continue;
+      log::info("removed {}, left by a run that was killed", path.string());
+      ++removed;
+    }
+  }
+  return removed;
+}
+
+void require_distinct(const std::vector<std::string>& values, const std::string& flag) {
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (std::find(values.begin(), value, *value) != value) {
+      throw Error(Code::usage, fmt::format("'{}' is given twice", *value), flag);
+    }
+  }
+}
+
+}  // namespace mt::data
