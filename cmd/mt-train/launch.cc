@@ -106,7 +106,7 @@ int run_mpi(const TrainingOptions& given, CommOptions comm) {
 int run_ranks(const TrainingOptions& given, const Launch& launch) {
   CommOptions comm;
   comm.timeout_s = given.distributed_timeout_min * 60;
-  if (launch.local_ranks > 0) return run_threads(given, launch.local_ranks, comm);
+  if (launch.local_ranks != 0) return run_threads(given, launch.local_ranks, comm);
   if (comm::started_by_mpi()) return run_mpi(given, comm);
   comm::StatusSlot slot;
   const auto world = comm::solo_world(comm);

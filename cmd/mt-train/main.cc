@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include <unistd.h>
+
 #include "base/cli.h"
 #include "base/error.h"
 #include "base/features.h"
@@ -43,7 +45,12 @@ int main(int argc, char** argv) {
   tool.name = "mt-train";
   tool.summary = "Train a language model over many ranks: mpiexec -n N mt-train, or --local-ranks N.";
   tool.commands = {{"", "", build}};
-  tool.on_fatal = [](int status) { mt::comm::abort_job(status); };
+  // Of ranks with the same wrong command line one speaks; the others leave it the time to.
+  tool.speaks = mt::comm::launched_rank().rank == 0;
+  tool.on_fatal = [speaks = tool.speaks](int status) {
+    if (!speaks) ::usleep(500000);
+    mt::comm::abort_job(status);
+  };
   tool.backends = mt::kBackends;
   return mt::cli::run(tool, argc, argv);
 }

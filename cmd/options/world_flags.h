@@ -21,13 +21,13 @@ struct WorldFlags {
   }
 
   // Ranks there will be, before any of them starts; 0 when only the launcher knows.
-  int size() const { return local_ranks > 0 ? local_ranks : comm::started_by_mpi() ? 0 : 1; }
+  int size() const { return local_ranks != 0 ? local_ranks : comm::started_by_mpi() ? 0 : 1; }
 
   // Run `body` on every rank; the exit status is rank 0's.
   int run(const std::function<int(Communicator&)>& body) const {
     CommOptions options;
     options.timeout_s = timeout_min * 60;
-    if (local_ranks > 0) {
+    if (local_ranks != 0) {
       int status = 0;
       comm::run_local_ranks(local_ranks, options, [&](std::unique_ptr<Communicator> world) {
         const int mine = body(*world);

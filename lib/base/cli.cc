@@ -98,7 +98,12 @@ int run_command(const Tool& tool, const Command& command, int argc, char** argv)
     say(version_text(tool));
     return 0;
   }
-  p.table.parse(argc, argv);
+  try {
+    p.table.parse(argc, argv);
+  } catch (const Error& e) {
+    if (tool.speaks) throw;
+    return static_cast<int>(e.code());
+  }
   if (p.switches.verbose) log::set_level(log::Level::verbose);
   else if (p.switches.quiet) log::set_level(log::Level::quiet);
   return p.run();

@@ -406,7 +406,9 @@ class Threads final : public Communicator {
 
 void run_local_ranks(int num_ranks, const CommOptions& options,
                      const std::function<void(std::unique_ptr<Communicator>)>& body) {
-  MT_CHECK(num_ranks > 0, "{} ranks", num_ranks);
+  if (num_ranks < 1 || num_ranks > kMaxLocalRanks)
+    throw Error(Code::usage, fmt::format("--local-ranks {} is not in 1 to {}", num_ranks, kMaxLocalRanks), "",
+                "more ranks are processes: mpiexec -n");
   Job job;
   job.options = options;
   std::vector<int> ranks;

@@ -16,8 +16,11 @@ std::unique_ptr<Communicator> solo_world(const CommOptions& options = {});
 // A group of this rank alone, for every backend: copies, no messages.
 std::unique_ptr<Communicator> solo_group(const std::string& name, int world_rank);
 
+// More threads than this are a slip of the finger, not a job for one process.
+inline constexpr int kMaxLocalRanks = 256;
+
 // Run `body` on `num_ranks` threads of this process, each with its own world communicator, and join them.
-//   fails  the first exception by rank order of occurrence is rethrown after all ranks left (the others' operations
+//   fails  Error{usage} for fewer than 1 or more than kMaxLocalRanks; the first exception by rank order of occurrence is rethrown after all ranks left (the others' operations
 //          fail with Error{comm} "rank R failed")
 void run_local_ranks(int num_ranks, const CommOptions& options,
                      const std::function<void(std::unique_ptr<Communicator>)>& body);

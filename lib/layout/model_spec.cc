@@ -1,6 +1,7 @@
 #include "layout/model_spec.h"
 
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "layout/param_spec.h"
@@ -184,6 +185,39 @@ Json to_json(const ModelSpec& m) {
           {"embedding_init_std", m.embedding_init_std},
           {"output_init_std", m.output_init_std},
           {"towers", towers}};
+}
+
+namespace {
+
+// The first unequal value of two JSON trees, with its path.
+std::string first_difference(const Json& a, const Json& b, const std::string& path) {
+  static const std::set<std::string> ignored = {"vocab_divisor", "embedding_dropout",  "attention_dropout",
+                                                "init_std",      "embedding_init_std", "output_init_std",
+                                                "residual_dropout"};
+  if (a.is_object() && b.is_object()) {
+    for (const auto& [key, value] : a.items()) {
+      if (ignored.count(key) > 0) continue;
+      const auto other = b.find(key);
+      const std::string here = path.empty() ? key : path + "." + key;
+      const std::string d = other == b.end() ? here + ": only in one" : first_difference(value, *other, here);
+      if (!d.empty()) return d;
+    }
+    for (const auto& [key, value] : b.items())
+      if (!a.contains(key) && ignored.count(key) == 0) return (path.empty() ? key : path + "." + key) + ": only in one";
+    return "";
+  }
+  if (a.is_array() && b.is_array() && a.size() == b.size()) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (const auto d = first_difference(a[i], b[i], fmt::format("{}[{}]", path, i)); !d.empty()) return d;
+    return "";
+  }
+  return a == b ? "" : fmt::format("{}: {} and {}", path, a.dump(), b.dump());
+}
+
+}  // namespace
+
+std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
+  return first_difference(to_json(a), to_json(b), "");
 }
 
 ModelSpec model_from_json(const Json& j, const std::string& where) {

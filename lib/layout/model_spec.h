@@ -114,6 +114,10 @@ std::int64_t padded_vocab(const ModelSpec& model, int tp);
 Json to_json(const ModelSpec& model);
 ModelSpec model_from_json(const Json& json, const std::string& where);
 
+// The first thing in which two models compute differently, as "decoder row 3: heads 4 and 8", empty when nothing does.
+// What only starts or regularises them (initial values, dropout, padding of the vocabulary) does not count.
+std::string model_difference(const ModelSpec& a, const ModelSpec& b);
+
 // True parameters (padding excluded, tied weights once).
 std::int64_t num_parameters(const ModelSpec& model);
 

@@ -82,6 +82,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
   if (o.fp16) add("fp16 needs a loss scaler, which this program does not have", "--bf16");
+  if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
   if (o.train_iters < 0) add("train-iters is not given", "--train-iters 100");
   if (o.lr.min_lr > o.lr.lr) add(fmt::format("min-lr {} is above lr {}", o.lr.min_lr, o.lr.lr), "a smaller --min-lr");
   if (o.lr.warmup_init > o.lr.lr)

@@ -48,6 +48,7 @@ class Trainer {
 
  private:
   void find_checkpoint();
+  void require_same_model() const;
   void load();
   void agree_on_schedule(const Json& training);
   void step();
@@ -101,6 +102,7 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
   if (hooks.on_specs) hooks.on_specs(specs);
   const LoadWhat what = o_.finetune || o_.no_load_optim ? LoadWhat::weights : LoadWhat::everything;
   if (reader_) check_loadable(*reader_, model_spec_, specs, what);
+  if (reader_) require_same_model();
   if (o_.train_iters > 0) data_ = open_data(o_, model_spec_.vocab_size);
   groups_ = make_groups(world, placement, kv_heads_of(model_spec_));
   stream_.set_poll([this] { world_.progress(); });
@@ -147,6 +149,16 @@ void Trainer::find_checkpoint() {
     throw Error(Code::config, fmt::format("ranks see different checkpoints: iterations {} to {}", -bounds[1], bounds[0]),
                 o_.load, "is the directory on a shared file system?");
   if (found < 0 && world_.rank() == 0) log::info("no checkpoint in {} yet: starting fresh", o_.load);
+}
+
+// Shapes can agree where computation does not: other head counts, another norm epsilon or rotary base.
+void Trainer::require_same_model() const {
+  const std::string where = reader_->dir().string();
+  const Json& specs = reader_->manifest().meta.specs;
+  if (o_.finetune || !specs.contains("model")) return;
+  if (const auto d = model_difference(model_from_json(specs["model"], where), model_spec_); !d.empty())
+    throw Error(Code::config, "the checkpoint's model is another one, " + d, where,
+                "repeat the run's model flags, or --use-checkpoint-args, or --finetune to change them on purpose");
 }
 
 void Trainer::load() {

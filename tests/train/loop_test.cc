@@ -310,6 +310,31 @@ TEST(Load, ACheckpointOfAnotherModelIsRefusedBeforeMemoryIsTaken) {
   EXPECT_THROW(test::run_tiny(o, 1), Error);
 }
 
+TEST(Load, AModelOfEqualShapesThatComputesOtherwiseIsRefused) {
+  const TempDir dir;
+  auto o = test::tiny_options(dir, "gpt2");
+  o.train_iters = 1;
+  o.save = dir / "run";
+  test::run_tiny(o, 1);
+  o.load = dir / "run";
+  o.train_iters = 2;
+  o.lr.override_scheduler = true;
+  o.model.norm_epsilon = 1e-6;
+  try {
+    test::run_tiny(o, 1);
+    FAIL() << "another epsilon was taken in silence";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::config);
+    EXPECT_NE(std::string(e.what()).find("eps"), std::string::npos) << e.what();
+  }
+  o.finetune = true;
+  EXPECT_EQ(test::run_tiny(o, 1).status, 0);
+  o.finetune = false;
+  o.model.norm_epsilon = 1e-5;
+  o.model.hidden_dropout = 0;  // regularisation may change
+  EXPECT_EQ(test::run_tiny(o, 1).loss.size(), 1u);
+}
+
 TEST(Options, EveryProblemIsListedAtOnceWithANeighbour) {
   const TempDir dir;
   auto o = test::tiny_options(dir);
