@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/features.h"
+#include "comm/status_page.h"
 #include "commands.h"
 
 int main(int argc, char** argv) {

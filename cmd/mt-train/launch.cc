@@ -106,6 +106,9 @@ int run_mpi(const TrainingOptions& given, CommOptions comm) {
 int run_ranks(const TrainingOptions& given, const Launch& launch) {
   CommOptions comm;
   comm.timeout_s = given.distributed_timeout_min * 60;
+  if (launch.local_ranks != 0 && comm::launched_rank().world > 1)
+    throw Error(Code::usage, "--local-ranks under an MPI launcher would train once a process", "--local-ranks",
+                "leave out --local-ranks, or the launcher");
   if (launch.local_ranks != 0) return run_threads(given, launch.local_ranks, comm);
   if (comm::started_by_mpi()) return run_mpi(given, comm);
   comm::StatusSlot slot;

@@ -7,6 +7,7 @@
 #include "base/cli.h"
 #include "base/error.h"
 #include "base/features.h"
+#include "comm/status_page.h"
 #include "comm/world.h"
 #include "launch.h"
 #include "options/training_flags.h"

@@ -104,7 +104,7 @@ struct ModelOptions {
 
 // Options to spec: two rows a layer, defaults as Megatron (ffn 4h, or floor(8h/3/64)·64 with swiglu; gelu is the tanh
 // form when bias-gelu-fusion is on, as Megatron's fused kernel computes).
-//   fails  nothing: impossible sizes are listed by validate()
+//   fails  Error{config} above a million layers; other impossible sizes are listed by validate()
 ModelSpec build_model(const ModelOptions& options, std::int64_t vocab_size);
 
 // Rows of the word embedding and the output layer as computed: the true size rounded up to vocab_divisor·tp.

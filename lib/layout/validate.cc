@@ -28,6 +28,8 @@ std::string nearest_multiples(std::int64_t of, std::int64_t wanted) {
   return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
 }
 
+constexpr int kMaxWorld = 1'000'000;
+
 class Checker {
  public:
   std::vector<Problem> problems;
@@ -54,6 +56,8 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
   c.positive("vocab-size", m.vocab_size);
   c.positive("make-vocab-size-divisible-by", m.vocab_divisor);
   c.positive("num-layers", m.num_layers());
+  if (p.world() > kMaxWorld)
+    c.add(fmt::format("{} ranks are more than {}", p.world(), kMaxWorld), fmt::format("world size {}", kMaxWorld));
   for (const auto& row : m.decoder().rows) {  // rows are alike today: the first of each kind speaks for all
     if (row.layer > 0) break;
     if (row.kind == RowKind::attention) {
@@ -83,6 +87,9 @@ void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Ba
   if (!c.positive("seq-length", b.seq_length) || !c.positive("micro-batch-size", b.micro_batch) ||
       !c.positive("global-batch-size", b.global_batch))
     return;
+  if (std::int64_t{b.seq_length} * b.micro_batch > INT32_MAX)
+    c.add(fmt::format("seq-length {} times micro-batch-size {} is more than 2^31 tokens", b.seq_length, b.micro_batch),
+          fmt::format("micro-batch-size {}", std::max<std::int64_t>(1, INT32_MAX / b.seq_length)));
   if (m.learned_positions && m.max_positions < b.seq_length)
     c.add(fmt::format("max-position-embeddings {} is less than seq-length {}", m.max_positions, b.seq_length),
           fmt::format("max-position-embeddings {}", b.seq_length));

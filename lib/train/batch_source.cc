@@ -79,6 +79,17 @@ std::vector<std::string> fingerprints(const DataOptions& o) {
 
 }  // namespace
 
+// A tokenizer given beside token files must be the one that made them.
+void require_same_tokenizer(const DataOptions& o) {
+  if (!o.tokenizer_given || o.mock_data || o.data_path.empty()) return;
+  const std::string mine = hash_text(data::make_tokenizer(o.tokenizer)->fingerprint());
+  for (const auto& prefix : data::parse_data_path(o.data_path).prefixes)
+    if (const auto origin = data::IndexedDataset(prefix).origin();
+        origin && !origin->fingerprint.empty() && origin->fingerprint != mine)
+      throw Error(Code::config, fmt::format("{} was encoded with another tokenizer ({})", prefix, origin->tokenizer_type),
+                  "--tokenizer-type", "give the tokenizer of the data, or none");
+}
+
 std::int64_t vocab_size_of(const DataOptions& o) {
   if (o.vocab_size) return *o.vocab_size;
   if (o.tokenizer_given) return data::make_tokenizer(o.tokenizer)->vocab_size();
@@ -101,6 +112,7 @@ std::int64_t vocab_size_of(const DataOptions& o) {
 }
 
 RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
+  require_same_tokenizer(o.data);
   const auto masks = mask_options(o.data);
   RunData run;
   const auto source = [&](BatchSource::Fetch fetch) {

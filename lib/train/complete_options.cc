@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -82,6 +83,31 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
   if (o.fp16) add("fp16 needs a loss scaler, which this program does not have", "--bf16");
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
+           {"lr", o.lr.lr}, {"min-lr", o.lr.min_lr}, {"lr-warmup-init", o.lr.warmup_init},
+           {"weight-decay", o.lr.weight_decay}, {"init-method-std", o.model.init_method_std},
+           {"eval-interval", static_cast<double>(o.eval_interval)}, {"eval-iters", static_cast<double>(o.eval_iters)},
+           {"exit-interval", static_cast<double>(o.exit_interval)}, {"exit-duration-in-mins", o.exit_duration_min},
+           {"log-interval", static_cast<double>(o.log_interval)},
+           {"lr-warmup-iters", static_cast<double>(o.lr.warmup_iters)},
+           {"non-finite-limit", static_cast<double>(o.non_finite_limit)}})
+    if (!std::isfinite(value) || value < 0)
+      add(fmt::format("{} {} is not a number of 0 or more", name, value), fmt::format("--{} 0", name));
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
+           {"adam-eps", o.adam.eps}, {"norm-epsilon", o.model.norm_epsilon}, {"rotary-base", o.model.rotary_base},
+           {"rope-scaling-factor", o.model.rope_scaling_factor}, {"rotary-percent", o.model.rotary_percent},
+           {"distributed-timeout-minutes", o.distributed_timeout_min}})
+    if (!std::isfinite(value) || value <= 0)
+      add(fmt::format("{} {} is not a number above 0", name, value), fmt::format("--{} 1", name));
+  if (o.model.rotary_percent > 1)
+    add(fmt::format("rotary-percent {} is more than a whole head", o.model.rotary_percent), "--rotary-percent 1");
+  if (o.lr.wsd_decay_iters && *o.lr.wsd_decay_iters > o.lr.decay_iters.value_or(o.train_iters))
+    add(fmt::format("lr-wsd-decay-iters {} is more than the decay, {}", *o.lr.wsd_decay_iters,
+                    o.lr.decay_iters.value_or(o.train_iters)),
+        fmt::format("--lr-wsd-decay-iters {}", o.lr.decay_iters.value_or(o.train_iters)));
+  if (o.model.swiglu && o.model.squared_relu) add("swiglu and squared-relu exclude each other", "one of them");
+  if (o.data.mock_data && !o.data.data_path.empty()) add("mock-data and data-path exclude each other", "one of them");
+  if (o.load_if_present && o.load.empty()) add("load-if-present without load", "--load DIR");
   if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
   if (o.train_iters < 0) add("train-iters is not given", "--train-iters 100");
   if (o.lr.min_lr > o.lr.lr) add(fmt::format("min-lr {} is above lr {}", o.lr.min_lr, o.lr.lr), "a smaller --min-lr");

@@ -4,9 +4,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
+
+#include <unistd.h>
 
 #include "base/cli.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
 #include "ckpt/store.h"
@@ -17,6 +21,7 @@
 #include "probe/gemm_peak.h"
 #include "train/batch_source.h"
 #include "train/run_record.h"
+#include "train/save_lock.h"
 #include "train/stop_request.h"
 
 namespace mt {
@@ -47,6 +52,8 @@ class Trainer {
   int run();
 
  private:
+  void require_same_options();
+  void require_memory(const std::vector<ParamSpec>& specs) const;
   void find_checkpoint();
   void require_same_model() const;
   void load();
@@ -79,6 +86,7 @@ class Trainer {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<RunReporter> report_;
   StopRequest stop_;
+  std::optional<SaveLock> save_lock_;
   Lane lane_;
   Position at_;
   std::int64_t saved_iteration_ = -1;
@@ -95,7 +103,9 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
               o_.deferred_stream ? Stream::Mode::deferred : Stream::Mode::immediate),
       model_spec_(model_of(o_)),
       schedule_(lr_schedule_of(o_)) {
+  require_same_options();
   find_checkpoint();
+  if (!o_.save.empty() && world.rank() == 0) save_lock_.emplace(o_.save, o_.load.empty() || o_.finetune);
   const Placement placement = place(o_.parallel);
   auto specs =
       param_specs(model_spec_, o_.parallel, placement.coordinates[static_cast<std::size_t>(world.rank())]);
@@ -103,6 +113,7 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
   const LoadWhat what = o_.finetune || o_.no_load_optim ? LoadWhat::weights : LoadWhat::everything;
   if (reader_) check_loadable(*reader_, model_spec_, specs, what);
   if (reader_) require_same_model();
+  require_memory(specs);
   if (o_.train_iters > 0) data_ = open_data(o_, model_spec_.vocab_size);
   groups_ = make_groups(world, placement, kv_heads_of(model_spec_));
   stream_.set_poll([this] { world_.progress(); });
@@ -130,6 +141,28 @@ Trainer::Trainer(Communicator& world, TrainingOptions options, const TrainerHook
   step_flop_ = step_flops(model_spec_, o_.parallel, o_.batch).causal;
   if (o_.train_iters > at_.iteration) peak_flop_per_s_ = gemm_peak_flop_per_s(stream_, compute_dtype(o_));
   if (world_.rank() == 0) report_ = std::make_unique<RunReporter>(o_, "mt-train");
+}
+
+// Ranks started with different options would train different things and call it one run.
+void Trainer::require_same_options() {
+  const auto digest = static_cast<std::int64_t>(xxh3(o_.resolved.dump() + parallel_text(o_.parallel)) >> 2);
+  std::int64_t bounds[2] = {digest, -digest};
+  world_.all_reduce(stream_, View(bounds, DType::i64, {2}), Reduce::max).wait_host();
+  if (bounds[0] != -bounds[1])
+    throw Error(Code::comm, "ranks were started with different options", "", "start all ranks with the same command line");
+}
+
+// What the plan says this rank needs, against all the memory there is.
+void Trainer::require_memory(const std::vector<ParamSpec>& specs) const {
+  if (specs.empty()) return;
+  const auto& at = place(o_.parallel).coordinates[static_cast<std::size_t>(world_.rank())];
+  const double wanted =
+      static_cast<double>(plan_memory(model_spec_, o_.parallel, o_.batch, at, compute_dtype(o_), 1).total());
+  const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (wanted > there)
+    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, this machine has {:.1f}", wanted / (1 << 30),
+                                          there / (1 << 30)),
+                "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
 
 // Rank by rank the same directory must be found, or ranks would start from different weights.
@@ -197,8 +230,9 @@ void Trainer::agree_on_schedule(const Json& training) {
   }
   if (o_.lr.override_scheduler) return;
   const Json mine = to_json(schedule_), theirs = to_json(stored);
+  const bool constant_decay = schedule_.start_weight_decay == schedule_.end_weight_decay;
   for (const auto& [key, value] : mine.items())
-    if (value != theirs[key])
+    if (value != theirs[key] && !(constant_decay && key == "weight_decay_samples"))
       throw Error(Code::config,
                   fmt::format("{} is {} here and {} in the checkpoint", key, value.dump(), theirs[key].dump()), o_.load,
                   "repeat the run's options, or say --override-opt-param-scheduler or "
@@ -337,6 +371,9 @@ bool Trainer::wants_save() const {
 }
 
 int Trainer::run() {
+  if (world_.rank() == 0 && o_.train_iters > 0 && at_.iteration >= o_.train_iters)
+    log::warn("the checkpoint is at iteration {}, --train-iters is {}: nothing is left to train", at_.iteration,
+              o_.train_iters);
   if (report_) report_->start({{"parallel", to_json(o_.parallel)}, {"world_size", world_.size()}});
   int code = 0;
   bool leave = false;

@@ -317,6 +317,7 @@ TEST(Load, AModelOfEqualShapesThatComputesOtherwiseIsRefused) {
   o.save = dir / "run";
   test::run_tiny(o, 1);
   o.load = dir / "run";
+  o.save = "";
   o.train_iters = 2;
   o.lr.override_scheduler = true;
   o.model.norm_epsilon = 1e-6;
