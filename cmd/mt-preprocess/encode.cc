@@ -47,6 +47,7 @@ data::EncodeJob job_of(const Flags& flags) {
   job.source = flags.input.options();
   job.keys = flags.json_keys;
   job.also_reads = tokenizer_files(flags.tokenizer);
+  if (flags.registry.file != "none") job.also_reads.push_back(flags.registry.file);
   job.output_prefix = flags.output_prefix;
   job.tokenizer_type = flags.tokenizer.type;
   job.append_eod = flags.append_eod;

@@ -32,8 +32,7 @@ struct TrainedBpe {
 class BpeTrainer {
  public:
   //   fails  Error{usage}: vocab_size below special + 256, or above 2^30; min_frequency below 0; a special token that
-  //   is
-  //          empty, there twice, the spelling of a byte, or not UTF-8
+  //          is empty, there twice, the spelling of a byte, or not UTF-8
   explicit BpeTrainer(BpeTrainerOptions options);
   ~BpeTrainer();
   BpeTrainer(const BpeTrainer&) = delete;

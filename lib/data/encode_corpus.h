@@ -21,7 +21,7 @@ constexpr int kMaxWorkers = 256;
 
 struct EncodeJob {
   TextSourceOptions source;
-  std::vector<std::string> also_reads;       // files of the tokenizer: no output may be one of them
+  std::vector<std::string> also_reads;       // tokenizer, registry: no output may be one of them
   std::vector<std::string> keys = {"text"};  // one token file a key
   std::string output_prefix;                 // PREFIX_KEY_document.{bin,idx,json}
   std::string tokenizer_type;                // for the sidecar

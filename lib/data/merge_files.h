@@ -17,8 +17,8 @@ struct MergeReport {
 // beside the outputs go first.
 //   gives  a sidecar only if every file has one
 //   fails  before writing: Error{usage}: no file, an output that is an input; Error{data}: files of another width or
-//   another tokenizer, named;
-//          Error{io}, Error{corrupt} from the files; then Error{io}: disk full; nothing is left at the final paths
+//          another tokenizer, named; Error{io}, Error{corrupt} from the files. Then Error{io}: disk full; nothing is
+//          left at the final paths
 //   cost   bytes read and written once
 MergeReport merge_files(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool force);
 

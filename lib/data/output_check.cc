@@ -64,8 +64,8 @@ void check_outputs(const OutputFiles& files) {
     const std::string& output = files.outputs[i];
     for (const std::string& input : files.inputs) {
       if (same_file(output, readable(input))) {
-        throw Error(Code::usage, fmt::format("the output is the input {}", input == "-" ? "stdin" : input), output,
-                    "choose another name");
+        throw Error(Code::usage, fmt::format("the output is a file the run reads, {}", input == "-" ? "stdin" : input),
+                    output, "choose another name");
       }
     }
     for (std::size_t other = 0; other < i; ++other) {

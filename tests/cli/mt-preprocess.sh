@@ -38,14 +38,14 @@ expect 4 "no documents" encode --input /dev/null --input-format jsonl --output-p
 head -3 in.jsonl > i_text_document.json
 cp i_text_document.json kept
 ls > before.txt  # holds its own name
-expect 2 "is the input" encode --force --input i_text_document.json --output-prefix i
-expect 2 "is the input" encode --input in.jsonl --output-prefix x --on-error skip --force --rejects ./in.jsonl
-expect 2 "is the input" encode --output-prefix i --input-format jsonl --force --input - < i_text_document.json
+expect 2 "file the run reads" encode --force --input i_text_document.json --output-prefix i
+expect 2 "file the run reads" encode --input in.jsonl --output-prefix x --on-error skip --force --rejects ./in.jsonl
+expect 2 "file the run reads" encode --output-prefix i --input-format jsonl --force --input - < i_text_document.json
 expect 2 "one file" encode --input in.jsonl --output-prefix x --on-error skip --rejects "$PWD/x_text_document.idx"
 expect 5 "exists already" encode --input in.jsonl --output-prefix x --on-error skip --rejects kept
 expect 5 "no regular file" encode --input in.jsonl --output-prefix x --on-error skip --force --rejects /dev/null
-expect 2 "is the input" mt-preprocess train-tokenizer --input in.jsonl --output in.jsonl --force
-expect 2 "is the input" mt-preprocess merge --input a_text_document --output-prefix a_text_document --force --registry none
+expect 2 "file the run reads" mt-preprocess train-tokenizer --input in.jsonl --output in.jsonl --force
+expect 2 "file the run reads" mt-preprocess merge --input a_text_document --output-prefix a_text_document --force --registry none
 expect 2 "twice" encode --input in.jsonl --output-prefix x --json-keys text text
 expect 2 "--workers" encode --input in.jsonl --output-prefix x --workers 1000000
 expect 2 "--workers" encode --input in.jsonl --output-prefix x --workers 0
@@ -87,6 +87,8 @@ expect 5 "cannot write" sh -c 'mt-preprocess cat a_text_document --tokenizer-typ
 # A run is recorded; one that only looks is not.
 mt-preprocess --input in.jsonl --output-prefix r --tokenizer-type ByteTokenizer --quiet
 [ -s mt-runs.db ] || fail "no registry"
+expect 2 "mt-runs.db" mt-preprocess --input in.jsonl --output-prefix s --tokenizer-type ByteTokenizer --on-error skip \
+  --rejects mt-runs.db --force
 
 # Killed or out of space at every file operation: the final names hold nothing or everything.
 if [ -n "${MT_TEST_FAULT_LIB:-}" ]; then
