@@ -15,16 +15,22 @@ struct Arguments {
   bool all = false;
 };
 
+// Elements have been compared: dtype and shape are the same.
+bool compared(const TensorDifference& d) {
+  return d.kind_of == TensorDifference::Kind::same || d.kind_of == TensorDifference::Kind::values;
+}
+
 Json difference_json(const TensorDifference& d) {
   return {{"tensor", d.name},        {"kind", d.kind},         {"difference", difference_name(d.kind_of)},
-          {"elements", d.num_elements}, {"differ", d.num_differ}, {"largest", d.largest},
+          {"elements", d.num_elements}, {"differ", compared(d) ? Json(d.num_differ) : Json()},
+          {"largest", compared(d) ? Json(d.largest) : Json()},
           {"first_at", d.at},        {"text", d.text}};
 }
 
 void print(const TensorDifference& d, bool json) {
   if (json) return cli::object(difference_json(d));
-  cli::row({d.name, d.kind, difference_name(d.kind_of), std::to_string(d.num_differ), std::to_string(d.num_elements),
-            fmt::format("{:.9g}", d.largest), d.at.empty() ? "-" : dims_text(d.at)});
+  cli::row({d.name, d.kind, difference_name(d.kind_of), compared(d) ? std::to_string(d.num_differ) : "-",
+            std::to_string(d.num_elements), compared(d) ? fmt::format("{:.9g}", d.largest) : "-", d.at.empty() ? "-" : dims_text(d.at)});
 }
 
 int diff(const Arguments& a, bool json) {
@@ -41,7 +47,7 @@ int diff(const Arguments& a, bool json) {
     if (d.kind_of != TensorDifference::Kind::same) {
       ++differ;
       if (first_name.empty()) first_name = d.name;
-      if (d.largest > largest || largest_name.empty()) largest_name = d.name, largest = std::max(largest, d.largest);
+      if (compared(d) && (d.largest > largest || largest_name.empty())) largest_name = d.name, largest = std::max(largest, d.largest);
     }
     if (a.all || differ == 1) {
       if (a.all || d.kind_of != TensorDifference::Kind::same) print(d, json);
@@ -51,13 +57,15 @@ int diff(const Arguments& a, bool json) {
   if (tensors == 0)
     throw Error(Code::config, "no tensor of that kind in either checkpoint", first.dir.string(),
                 "mt-ckpt info --tensors lists kinds");
+  const bool known = differ == 0 || !largest_name.empty();
   if (json)
-    cli::object({{"equal", differ == 0}, {"tensors", tensors}, {"tensors_differ", differ}, {"largest", largest},
+    cli::object({{"equal", differ == 0}, {"tensors", tensors}, {"tensors_differ", differ},
+                 {"largest", known ? Json(largest) : Json()},
                  {"first", first_name}, {"largest_in", largest_name}});
   else
     cli::row({differ == 0 ? "equal" : "differs", fmt::format("{} of {} tensors differ", differ, tensors),
-              fmt::format("largest absolute difference {:.9g}", largest),
-              differ == 0 ? "-" : fmt::format("first {}, largest in {}", first_name, largest_name)});
+              known ? fmt::format("largest absolute difference {:.9g}", largest) : "largest absolute difference -",
+              differ == 0 ? "-" : fmt::format("first {}, largest in {}", first_name, known ? largest_name : "-")});
   return differ == 0 ? 0 : static_cast<int>(Code::difference);
 }
 

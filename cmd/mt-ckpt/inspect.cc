@@ -89,6 +89,8 @@ int info(const Arguments& a, bool json) {
 }
 
 int verify(const Arguments& a, bool json) {
+  if (a.num_threads < 0 || a.num_threads > 256)
+    throw Error(Code::usage, fmt::format("wanted 1 to 256, or 0 for automatic, found {}", a.num_threads), "--num-threads");
   const auto r = resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration);
   Progress progress("verifying", read_manifest(r.dir).tensor_bytes(), "bytes");
   const auto report = verify_checkpoint(r.dir, a.num_threads, [&](std::uint64_t done) { progress.update(done); });
@@ -98,11 +100,13 @@ int verify(const Arguments& a, bool json) {
   if (json) {
     cli::object({{"result", result}, {"path", r.dir.string()}, {"iteration", r.iteration}, {"files", report.files},
                  {"tensors", report.tensors}, {"chunks", report.chunks}, {"bytes", report.bytes},
-                 {"seconds", report.seconds}, {"mb_per_s", mb_per_s}, {"problems", report.problems}});
+                 {"seconds", report.seconds}, {"mb_per_s", mb_per_s}, {"manifest_checksum", report.manifest_checksum},
+                 {"problems", report.problems}});
   } else {
     cli::row({"result", "files", "tensors", "chunks", "bytes", "mb_per_s", "path"});
     cli::row({result, std::to_string(report.files), std::to_string(report.tensors), std::to_string(report.chunks),
               std::to_string(report.bytes), fmt::format("{:.0f}", mb_per_s), r.dir.string()});
+    if (!report.manifest_checksum) cli::row({"note", "the manifest has no checksum of its own; it was written by an older program"});
     for (const auto& p : report.problems) cli::row({"problem", p});
   }
   if (report.problems.empty()) return 0;
@@ -150,7 +154,7 @@ cli::Command verify_command() {
             auto a = std::make_shared<Arguments>();
             table.positional(a->paths, "CHECKPOINT", "a --save directory (its tracker decides) or an iter_0000000 in it");
             add_iteration(table, *a);
-            table.add("num-threads", a->num_threads, "N", "threads that read and hash; 0: one a core, at most 8");
+            table.add("num-threads", a->num_threads, "N", "threads that read and hash, up to 256; 0: one a core, at most 8");
             return [a, &shared] { return verify(*a, shared.json); };
           }};
 }

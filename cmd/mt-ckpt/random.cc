@@ -15,7 +15,7 @@ struct Arguments {
   ModelOptions model;
   std::int64_t vocab_size = 256, iteration = 0, consumed_samples = 0;
   std::uint64_t seed = 1234;
-  bool optimizer = false, bf16 = false;
+  bool optimizer = false, bf16 = false, force = false;
 };
 
 // A box's bytes: initial values for weights (the master copy has the same), normal noise for everything else.
@@ -40,8 +40,19 @@ std::vector<std::byte> values(const Piece& piece, const TensorBox& box, std::uin
   return out;
 }
 
-int random(const Arguments& a, bool json) {
+void check(const Arguments& a) {
   if (a.save.empty()) throw Error(Code::usage, "no directory to write to", "--save");
+  if (a.iteration < 0) throw Error(Code::usage, fmt::format("{} is less than 0", a.iteration), "--iteration");
+  if (a.consumed_samples < 0)
+    throw Error(Code::usage, fmt::format("{} is less than 0", a.consumed_samples), "--consumed-samples");
+  const auto target = std::filesystem::path(a.save) / iteration_name(a.iteration);
+  std::error_code ec;
+  if (!a.force && std::filesystem::exists(std::filesystem::symlink_status(target, ec)))
+    throw Error(Code::config, "there is a checkpoint already", target.string(), "--force replaces it");
+}
+
+int random(const Arguments& a, bool json) {
+  check(a);
   const auto model = build_model(a.model, a.vocab_size);
   BatchSpec batch;
   batch.seq_length = a.model.max_position_embeddings;
@@ -64,8 +75,15 @@ int random(const Arguments& a, bool json) {
   meta.consumed_samples = a.consumed_samples;
   meta.version = cli::version();
   meta.specs = {{"model", to_json(model)}, {"parallel", to_json(ParallelSpec{})}};
-  const auto written = write_rank(begin_save(a.save, a.iteration), 0, shards);
-  const auto dir = commit(a.save, meta);
+  WriteResult written;
+  std::filesystem::path dir;
+  try {
+    written = write_rank(begin_save(a.save, a.iteration), 0, shards);
+    dir = commit(a.save, meta);
+  } catch (...) {
+    abort_save(a.save, a.iteration);
+    throw;
+  }
   if (json)
     cli::object({{"path", dir.string()}, {"parameters", num_parameters(model)}, {"tensors", shards.size()},
                  {"bytes", written.file_bytes}});
@@ -106,6 +124,7 @@ cli::Command random_command() {
             table.add("save", a->save, "DIRECTORY", "where to write");
             table.add("iteration", a->iteration, "N", "iteration to write it as");
             table.add("consumed-samples", a->consumed_samples, "N", "samples it claims to have seen");
+            table.add("force", a->force, "", "replace that iteration if it is there");
             table.add("seed", a->seed, "N", "seed of the values");
             table.add("optimizer", a->optimizer, "", "moments too, and master weights with --bf16");
             table.add("bf16", a->bf16, "", "weights in bf16 instead of f32");

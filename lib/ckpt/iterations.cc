@@ -83,13 +83,15 @@ Resolved newest_complete(const fs::path& root, std::string reason) {
   Resolved r;
   if (!reason.empty()) r.ignored.push_back(std::move(reason));
   const IterationInfo* best = nullptr;
+  bool damaged = false;
   for (const auto& i : all) {
     if (i.complete && !i.temporary) best = &i;
-    else if (!i.tracked)
+    else damaged |= !i.temporary;
+    if (!i.complete && !i.tracked)
       r.ignored.push_back(fmt::format("{}: {}", i.dir.string(), i.problem));
   }
   if (!best)
-    throw Error(Code::config, r.ignored.empty() ? "no checkpoint there" : "no complete checkpoint there: " + r.ignored[0],
+    throw Error(damaged ? Code::corrupt : Code::config, r.ignored.empty() ? "no checkpoint there" : "no complete checkpoint there: " + r.ignored[0],
                 root.string());
   r.dir = best->dir;
   r.iteration = best->iteration;

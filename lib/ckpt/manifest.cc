@@ -18,6 +18,10 @@ using Element = simdjson::dom::element;
 
 constexpr std::int64_t kFormatVersion = 1;
 constexpr const char* kFormatName = "mt-checkpoint";
+constexpr std::string_view kEnd = "}\n";
+
+// What stands between the text that is hashed and its end.
+std::string checksum_field(std::string_view hashed) { return fmt::format(",\n \"xxh3\": \"{}\"", hash_text(xxh3(hashed))); }
 
 // A value of the file with the words to name it by in an error.
 struct Reading {
@@ -160,6 +164,19 @@ void check_ranges(const Manifest& m, const Reading& r) {
   }
 }
 
+// The checksum is that of the text as it would stand without the checksum's field.   gives  false when there is none
+bool check_text(std::string_view text, const Element& root, const Reading& r) {
+  Element field;
+  if (root.at_key("xxh3").get(field) != simdjson::SUCCESS) return false;
+  const auto tail = checksum_field("").size() + kEnd.size();
+  auto hashed = std::string(text.substr(0, text.size() - std::min(text.size(), tail)));
+  hashed += kEnd;
+  const auto wanted = checksum_field(hashed);
+  if (text.size() < tail || text.substr(text.size() - tail) != wanted + std::string(kEnd))
+    r.broken("the text is not what was written: its checksum is another");
+  return true;
+}
+
 std::string hashes_text(const std::vector<std::uint64_t>& hashes) {
   std::string s;
   for (const auto h : hashes) s += hash_text(h);
@@ -225,6 +242,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   for (const auto& t : m.tensors)
     if (m.find(t.name, t.kind) != &t) r.broken(tensor_text(t.name, t.kind) + " appears twice");
   check_ranges(m, r);
+  m.has_checksum = check_text(text, root, r);
   return m;
 }
 
@@ -263,7 +281,9 @@ std::string manifest_text(const Manifest& m) {
     }
     s += "]}";
   }
-  return s + "]}\n";
+  s += "]";
+  const auto checksum = checksum_field(s + std::string(kEnd));
+  return s + checksum + std::string(kEnd);
 }
 
 std::string coverage_problem(const Dims& shape, const std::vector<Box>& boxes) {

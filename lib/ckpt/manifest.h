@@ -8,6 +8,7 @@
 //
 // Hashes: the bytes of a shard are cut in chunks of `chunk_bytes` (the last one shorter) and each has its XXH3, so a
 // reader of a part verifies no more than the chunks it touches. In JSON, `xxh3` is 16 hex digits a chunk, end to end.
+// The manifest's own last field `xxh3` is the hash of its text without that field; manifests of older programs lack it.
 // Code: ckpt/manifest.cc. Tests: tests/ckpt/manifest_test.cc. Format: man/mt-checkpoint.5.
 
 #include <cstdint>
@@ -86,6 +87,7 @@ struct Manifest {
   std::uint64_t chunk_bytes = kChunkBytes;
   std::vector<DataFile> files;
   std::vector<TensorEntry> tensors;
+  bool has_checksum = false;  // set by parse_manifest: the text had a checksum, and it was right
 
   // The entry of a tensor, or null.   cost  logarithmic
   const TensorEntry* find(std::string_view name, std::string_view kind) const;
@@ -98,14 +100,14 @@ struct Manifest {
 };
 
 // Read `dir`/manifest.json and check everything that can be checked without opening data: field types, names that stay
-// inside the directory, boxes inside shapes, byte counts, hash counts, ranges inside files that do not overlap, and
-// that every tensor is covered exactly once.
+// inside the directory, boxes inside shapes, byte counts, hash counts, ranges inside files that do not overlap,
+// that every tensor is covered exactly once, and last the checksum of the text when it has one.
 //   fails  Error{io} no such file; Error{corrupt} naming file, tensor, wanted and found
 //   cost   one parse; about 50 ms for 100,000 tensors
 Manifest read_manifest(const std::filesystem::path& dir);
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
-// The text of manifest.json, a tensor a line.
+// The text of manifest.json, a tensor a line, with its checksum.
 std::string manifest_text(const Manifest& manifest);
 
 // What is wrong with the boxes of a tensor, "" when they cover it exactly once: names the first box that leaves the

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -33,13 +34,18 @@ class Verification {
       : dir_(dir), manifest_(read_manifest(dir)), progress_(progress) {
     report_.files = manifest_.files.size();
     report_.tensors = manifest_.tensors.size();
+    report_.manifest_checksum = manifest_.has_checksum;
   }
 
   VerifyReport run(int num_threads) {
     check_directory();
     for (std::uint32_t f = 0; f < manifest_.files.size(); ++f) check_file(f);
     std::vector<std::thread> threads;
-    for (int i = 1; i < num_threads; ++i) threads.emplace_back([this] { hash_loop(); });
+    try {
+      for (std::size_t i = 1; i < std::min(static_cast<std::size_t>(num_threads), chunks_.size()); ++i)
+        threads.emplace_back([this] { hash_loop(); });
+    } catch (const std::system_error&) {  // the system gives no more; those there are do the work
+    }
     hash_loop();
     for (auto& t : threads) t.join();
     std::sort(report_.problems.begin(), report_.problems.end());

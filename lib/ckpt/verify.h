@@ -14,6 +14,7 @@ namespace mt {
 struct VerifyReport {
   std::uint64_t files = 0, tensors = 0, chunks = 0, bytes = 0;
   double seconds = 0;
+  bool manifest_checksum = false;     // the manifest has one, and it is right
   std::vector<std::string> problems;  // one sentence each; empty: sound
 };
 
@@ -21,7 +22,7 @@ struct VerifyReport {
 // whose entries are the manifest's shards, that no file lies there which the manifest does not know, and every chunk's
 // hash. Goes on after a problem, so that all are told.
 //   fails  Error as read_manifest: without a manifest there is nothing to verify against
-//   cost   reads every byte once, by `num_threads` threads (0: as many as cores)
+//   cost   reads every byte once, by `num_threads` threads (0: as many as cores, at most 8); never more than there are chunks
 VerifyReport verify_checkpoint(const std::filesystem::path& dir, int num_threads = 0,
                                const std::function<void(std::uint64_t bytes_done)>& progress = {});
 

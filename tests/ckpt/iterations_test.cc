@@ -90,7 +90,7 @@ TEST_F(IterationsTest, AMissingTrackerOrADamagedCheckpointFallsBackToTheNewestCo
   EXPECT_CONTAINS(refusal(root_.path(), Code::corrupt, 30), "incomplete checkpoint");
   EXPECT_CONTAINS(refusal(dir(20), Code::corrupt), "no manifest.json");
   fs::remove(dir(10) / data_file_name(0));
-  EXPECT_CONTAINS(refusal(root_.path(), Code::config), "no complete checkpoint there");
+  EXPECT_CONTAINS(refusal(root_.path(), Code::corrupt), "no complete checkpoint there");
 }
 
 TEST_F(IterationsTest, SavesThatDidNotEndAreNamedAndNeverTaken) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <random>
 
+#include "base/hash.h"
 #include "ckpt/sample_checkpoint.h"
 
 namespace mt {
@@ -69,6 +70,23 @@ TEST(Manifest, EveryLieIsRefusedByName) {
   EXPECT_CONTAINS(problem("\"offset\":[3,0]", "\"offset\":[2,0]"), "stored twice");
   EXPECT_CONTAINS(problem("\"chunk_bytes\": 4194304", "\"chunk_bytes\": 0"), "chunk_bytes");
   EXPECT_CONTAINS(problem("\"specs\": {", "\"specs\": 3, \"spec\": {"), "'specs' is not an object");
+}
+
+TEST(Manifest, AnyOtherTextHasAnotherChecksumAndAnOlderManifestNeedsNone) {
+  EXPECT_CONTAINS(problem("\"iteration\": 20", "\"iteration\": 21"), "checksum");
+  EXPECT_CONTAINS(problem("\"world_size\": 2", "\"world_size\": 3"), "checksum");
+  EXPECT_CONTAINS(problem("\"iteration\": 20", "\"iteration\":20"), "checksum");
+  const auto text = manifest_text(small());
+  EXPECT_TRUE(parse_manifest(text, "x").has_checksum);
+  EXPECT_CONTAINS(test::error_of([&] { parse_manifest(text + "\n", "x"); }, Code::corrupt), "checksum");
+  // The checksum is that of what is left without its field.
+  const auto at = text.rfind(",\n \"xxh3\"");
+  ASSERT_NE(at, std::string::npos);
+  const auto older = text.substr(0, at) + "}\n";
+  EXPECT_EQ(text.substr(at), fmt::format(",\n \"xxh3\": \"{}\"}}\n", hash_text(xxh3(older))));
+  const auto m = parse_manifest(older, "x");
+  EXPECT_FALSE(m.has_checksum);
+  EXPECT_EQ(m.meta.iteration, 20);
 }
 
 TEST(Manifest, TwoTensorsMayNotShareBytesNorAName) {

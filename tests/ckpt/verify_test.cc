@@ -69,6 +69,12 @@ TEST_F(VerifyTest, MissingShortAndSurplusFilesAreAllTold) {
   EXPECT_EQ(r.problems.size(), 3u);
 }
 
+TEST_F(VerifyTest, MoreThreadsThanChunksAreNotStarted) {
+  const auto r = verify_checkpoint(dir_, 1000000);
+  EXPECT_TRUE(r.problems.empty());
+  EXPECT_EQ(r.chunks, verify_checkpoint(dir_, 1).chunks);
+}
+
 TEST_F(VerifyTest, WithoutAManifestThereIsNothingToVerify) {
   fs::remove(dir_ / "manifest.json");
   EXPECT_THROW(verify_checkpoint(dir_), Error);

@@ -36,8 +36,8 @@ TEST_F(MtCkpt, ListsIterationsAndWhichOneIsTracked) {
 TEST_F(MtCkpt, InfoReadsTheManifestAlone) {
   good("mt-ckpt random --save a --iteration 20 --optimizer --bf16 --vocab-size 257");
   fs::remove(data());
-  EXPECT_EQ(run("mt-ckpt info a").status, 3);  // the only checkpoint is not complete
-  good("mt-ckpt random --save a --iteration 20 --optimizer --bf16 --vocab-size 257");
+  EXPECT_EQ(run("mt-ckpt info a").status, 6);  // the only checkpoint is not complete
+  good("mt-ckpt random --save a --iteration 20 --force --optimizer --bf16 --vocab-size 257");
   const auto objects = good("mt-ckpt info a --tensors --json").objects();
   EXPECT_EQ(objects[0]["iteration"], 20);
   EXPECT_EQ(objects[0]["format"], "native");
@@ -115,6 +115,87 @@ TEST_F(MtCkpt, EveryWayToNameNothingHasItsExitStatus) {
   EXPECT_EQ(run("mt-ckpt random").status, 2);
   EXPECT_EQ(run("mt-ckpt random --save x --num-attention-heads 5").status, 3);
   EXPECT_EQ(run("mt-ckpt").status, 2);
+}
+
+TEST_F(MtCkpt, RandomRefusesNegativeNumbersAndAnIterationThatIsThere) {
+  EXPECT_CONTAINS(run("mt-ckpt random --save a --iteration -1").err, "--iteration");
+  EXPECT_EQ(run("mt-ckpt random --save a --iteration -1").status, 2);
+  EXPECT_EQ(run("mt-ckpt random --save a --consumed-samples -1").status, 2);
+  EXPECT_FALSE(fs::exists(*this / "a"));
+  good("mt-ckpt random --save a --iteration 20");
+  const auto before = read_file(*this / "a/iter_0000020/manifest.json");
+  const auto o = run("mt-ckpt random --save a --iteration 20 --seed 5");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "--force");
+  EXPECT_EQ(read_file(*this / "a/iter_0000020/manifest.json"), before);
+  good("mt-ckpt random --save a --iteration 20 --seed 5 --force");
+  EXPECT_NE(read_file(*this / "a/iter_0000020/manifest.json"), before);
+}
+
+// A limit on the size of files stands for a full disk.
+TEST_F(MtCkpt, RandomThatCannotWriteLeavesNothing) {
+  EXPECT_EQ(run("trap '' XFSZ; ulimit -f 64; mt-ckpt random --save full --hidden-size 256").status, 5);
+  ASSERT_TRUE(fs::is_directory(*this / "full"));
+  EXPECT_TRUE(fs::is_empty(*this / "full"));
+}
+
+TEST_F(MtCkpt, VerifyTakesANumberOfThreadsThatMakesSense) {
+  good("mt-ckpt random --save a --iteration 20");
+  for (const char* n : {"0", "1", "256"}) good(std::string("mt-ckpt verify a --num-threads ") + n);
+  for (const char* n : {"-1", "257", "100000"}) {
+    const auto o = run(std::string("mt-ckpt verify a --num-threads ") + n);
+    EXPECT_EQ(o.status, 2) << n;
+    EXPECT_CONTAINS(o.err, "--num-threads");
+  }
+}
+
+TEST_F(MtCkpt, DamageHasOneStatusHoweverTheCheckpointIsNamed) {
+  const std::vector<std::pair<const char*, const char*>> damages = {
+      {"no data", "rm a/iter_0000020/data_00000.safetensors"},
+      {"short data", "truncate -s -1 a/iter_0000020/data_00000.safetensors"},
+      {"cut manifest", "truncate -s -100 a/iter_0000020/manifest.json"},
+      {"empty manifest", "truncate -s 0 a/iter_0000020/manifest.json"},
+      {"no manifest", "rm a/iter_0000020/manifest.json"},
+      {"no tracker either", "rm a/iter_0000020/manifest.json a/latest_checkpointed_iteration.txt"}};
+  for (const auto& [name, damage] : damages) {
+    good("mt-ckpt random --save a --iteration 20 --force");
+    good(damage);
+    for (const char* path : {"a", "a/iter_0000020", "a --ckpt-step 20"}) {
+      EXPECT_EQ(run(std::string("mt-ckpt verify ") + path).status, 6) << name << ": " << path;
+      EXPECT_EQ(run(std::string("mt-ckpt info ") + path).status, 6) << name << ": " << path;
+    }
+  }
+}
+
+TEST_F(MtCkpt, AnEditedManifestIsDamageAndOneOfAnOlderProgramIsNoted) {
+  const auto edit = [&](const std::string& expression) {
+    good("mt-ckpt random --save a --iteration 20 --force");
+    good("sed -i '" + expression + "' a/iter_0000020/manifest.json");
+    return run("mt-ckpt verify a");
+  };
+  EXPECT_EQ(edit("s/\"iteration\": 20/\"iteration\": 21/").status, 6);
+  EXPECT_EQ(edit("s/\"consumed_samples\": 0/\"consumed_samples\": 8/").status, 6);
+  EXPECT_EQ(edit("s/\"hidden_size\": 64/\"hidden_size\": 65/").status, 6);
+  EXPECT_EQ(edit("s/\"training\": {}/\"training\": { }/").status, 6);
+  const auto older = edit("s/^ \"xxh3\": .*/ \"other\": 1}/");
+  EXPECT_EQ(older.status, 0) << older.err;
+  EXPECT_CONTAINS(older.out, "note\tthe manifest has no checksum");
+  EXPECT_EQ(good("mt-ckpt verify a --json").objects()[0]["manifest_checksum"], false);
+  good("mt-ckpt random --save a --iteration 20 --force");
+  EXPECT_EQ(good("mt-ckpt verify a --json").objects()[0]["manifest_checksum"], true);
+}
+
+TEST_F(MtCkpt, WhatCannotBeSubtractedHasNoLargestDifference) {
+  good("mt-ckpt random --save a && mt-ckpt random --save half --bf16 && mt-ckpt random --save wide --hidden-size 128");
+  for (const char* other : {"half", "wide"}) {
+    const auto o = run(std::string("mt-ckpt diff a ") + other);
+    EXPECT_EQ(o.status, 1);
+    EXPECT_EQ(o.rows()[1][3] + o.rows()[1][5], "--") << other;
+    EXPECT_EQ(o.rows().back()[2], "largest absolute difference -");
+    const auto objects = run(std::string("mt-ckpt diff --json a ") + other).objects();
+    EXPECT_TRUE(objects[0]["largest"].is_null());
+    EXPECT_TRUE(objects.back()["largest"].is_null());
+  }
 }
 
 TEST_F(MtCkpt, WhatWasPassedOverIsSaid) {
