@@ -132,8 +132,8 @@ std::vector<fs::path> event_files(const std::vector<std::string>& words) {
 int rebuild(const Arguments& a, bool json) {
   const auto files = event_files(a.words.empty() ? std::vector<std::string>{"."} : a.words);
   if (files.empty()) throw Error(Code::data, "no run.jsonl found", a.words.empty() ? "." : a.words[0]);
-  auto index = RunIndex::open(a.registry);
-  if (!index.on()) throw Error(Code::usage, "a registry is needed", "--registry");
+  if (a.registry.empty() || a.registry == "none") throw Error(Code::usage, "a registry is needed", "--registry");
+  auto index = RunIndex::open_or_fail(a.registry);
   bool all = true;
   if (!json) cli::row({"file", "result", "skipped_lines"});
   for (const auto& f : files) {

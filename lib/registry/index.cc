@@ -173,6 +173,12 @@ RunIndex RunIndex::open(const std::string& file) {
   return index;
 }
 
+RunIndex RunIndex::open_or_fail(const fs::path& file) {
+  RunIndex index(file);
+  index.database_ = std::make_unique<Database>(file, Database::Mode::record, 10000);
+  return index;
+}
+
 RunIndex RunIndex::open_for_reading(const fs::path& file) {
   std::error_code ec;
   if (!fs::exists(file, ec)) throw Error(Code::io, "no registry there", file.string(), "name it with --registry FILE");

@@ -44,6 +44,10 @@ class RunIndex {
   //   gives    an index; if it could not be opened now it has warned, and every later call tries again
   static RunIndex open(const std::string& file);
 
+  // The same for who has nothing else to do: a registry that cannot be opened is an error.
+  //   fails  Error{io}; Error{corrupt} not a registry, or of a newer version
+  static RunIndex open_or_fail(const std::filesystem::path& file);
+
   // Open an existing registry to look at it; nothing is written.
   //   fails  Error{io} missing or unreadable; Error{corrupt} not a registry, or of a newer version
   static RunIndex open_for_reading(const std::filesystem::path& file);

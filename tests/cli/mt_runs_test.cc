@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 
 #include "cli/run_tool.h"
@@ -67,6 +68,11 @@ TEST_F(MtRuns, LookingNeverMakesARegistryAndErrorsHaveTheirStatus) {
   EXPECT_EQ(run("mt-runs list --registry text.db").status, 6);
   write_run("a", Json::object(), 1);
   good("mt-runs index");
+  const auto refused = run("mt-runs index --registry /proc/x.db");
+  EXPECT_EQ(refused.status, 5);
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  EXPECT_EQ(refused.out, "");
+  EXPECT_EQ(run("mt-runs index --registry none").status, 2);
   EXPECT_EQ(run("mt-runs show zzz").status, 3);
   EXPECT_EQ(run("mt-runs show").status, 2);
   EXPECT_EQ(run("mt-runs compare last").status, 2);
