@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/cli.h"
 #include "base/error.h"
@@ -13,9 +14,12 @@
 
 namespace {
 
+// More is a slip of the keys, and would take minutes and gigabytes to list.
+constexpr int kMostRanks = 1000000;
+
 struct GroupFlags {
   mt::ParallelSpec parallel;
-  int world = 0, ranks_per_host = 0;
+  std::optional<int> world, ranks_per_host;
   std::string only;
 };
 
@@ -27,17 +31,20 @@ int hosts_of(const std::vector<int>& ranks, int per_host) {
   return static_cast<int>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
 }
 
-void check_degrees(mt::ParallelSpec& p, int world) {
-  const int model = p.tp * p.cp * p.pp;
-  if (std::min({p.tp, p.cp, p.pp, p.ep, p.etp}) < 1)
-    throw mt::Error(mt::Code::usage, "every parallel size must be at least 1");
-  if (world == 0) world = model;
+void check_degrees(mt::ParallelSpec& p, std::optional<int> asked) {
+  for (const int size : {p.tp, p.cp, p.pp, p.ep, p.etp, asked.value_or(1)})
+    if (size < 1 || size > kMostRanks)
+      throw mt::Error(mt::Code::usage, fmt::format("every size must be at least 1 and at most {}, found {}", kMostRanks, size));
+  const auto product = std::int64_t{p.tp} * p.cp * p.pp, experts = std::int64_t{p.ep} * p.etp * p.pp;
+  if (product > kMostRanks || experts > kMostRanks)
+    throw mt::Error(mt::Code::usage, fmt::format("sizes that need {} ranks, more than {}", std::max(product, experts), kMostRanks));
+  const int model = static_cast<int>(product), world = asked.value_or(model);
   if (world % model != 0)
     throw mt::Error(mt::Code::config, fmt::format("world size {} is not divisible by tp·cp·pp = {}", world, model), "",
                     fmt::format("--world-size {} or {}", std::max(1, world / model) * model, (world / model + 1) * model));
-  if (world % (p.ep * p.etp * p.pp) != 0)
+  if (world % experts != 0)
     throw mt::Error(mt::Code::config,
-                    fmt::format("world size {} is not divisible by ep·etp·pp = {}", world, p.ep * p.etp * p.pp), "",
+                    fmt::format("world size {} is not divisible by ep·etp·pp = {}", world, experts), "",
                     "expert sizes that divide it");
   p.dp = world / model;
   if (const auto problem = mt::order_problem(p))
@@ -46,12 +53,14 @@ void check_degrees(mt::ParallelSpec& p, int world) {
 
 int print_groups(GroupFlags f, bool json) {
   check_degrees(f.parallel, f.world);
+  if (f.ranks_per_host && *f.ranks_per_host < 1)
+    throw mt::Error(mt::Code::usage, fmt::format("{} is less than 1", *f.ranks_per_host), "--ranks-per-host");
   bool found = f.only.empty();
   for (const auto& named : mt::all_groups(mt::place(f.parallel))) {
     if (!f.only.empty() && named.name != f.only) continue;
     found = true;
     for (const auto& ranks : named.groups) {
-      const int hosts = f.ranks_per_host > 0 ? hosts_of(ranks, f.ranks_per_host) : 0;
+      const int hosts = f.ranks_per_host ? hosts_of(ranks, *f.ranks_per_host) : 0;
       if (json) {
         mt::Json j{{"group", named.name}, {"ranks", ranks}};
         if (hosts > 0) j["hosts"] = hosts;
