@@ -175,7 +175,7 @@ TEST_F(MtCkpt, AnEditedManifestIsDamageAndOneOfAnOlderProgramIsNoted) {
   };
   EXPECT_EQ(edit("s/\"iteration\": 20/\"iteration\": 21/").status, 6);
   EXPECT_EQ(edit("s/\"consumed_samples\": 0/\"consumed_samples\": 8/").status, 6);
-  EXPECT_EQ(edit("s/\"hidden_size\": 64/\"hidden_size\": 65/").status, 6);
+  EXPECT_EQ(edit("s/\"hidden\": 64/\"hidden\": 65/").status, 6);
   EXPECT_EQ(edit("s/\"training\": {}/\"training\": { }/").status, 6);
   const auto older = edit("s/^ \"xxh3\": .*/ \"other\": 1}/");
   EXPECT_EQ(older.status, 0) << older.err;
