@@ -104,7 +104,7 @@ View ParameterStore::shard_grad(std::size_t shard) const {
 }
 
 // A buffer for a whole bucket, reused from closed ones where one is large enough.
-ParameterStore::Open& ParameterStore::open(std::map<int, Open>& opens, int unit, DType dtype) {
+ParameterStore::Open& ParameterStore::open(Stream& stream, std::map<int, Open>& opens, int unit, DType dtype) {
   const std::size_t bytes = size_of(dtype, plan_.bucket_of(unit).size());
   Open& o = opens[unit];
   const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const Buffer& b) { return b.size() >= bytes; });
@@ -112,7 +112,10 @@ ParameterStore::Open& ParameterStore::open(std::map<int, Open>& opens, int unit,
     o.buffer = std::move(*fits);
     spare_.erase(fits);
   } else {
-    if (!spare_.empty()) spare_.pop_back();  // too small: it would only pile up
+    if (!spare_.empty()) {  // too small: it would only pile up, but queued work may still read it
+      stream.synchronize();
+      spare_.pop_back();
+    }
     o.buffer = Buffer(device_, bytes);
   }
   return o;
@@ -125,7 +128,7 @@ void ParameterStore::gather(Stream& stream, const Groups& groups, int unit) {
     return;
   }
   const Bucket& b = plan_.bucket_of(unit);
-  Open& o = open(open_weights_, unit, compute_);
+  Open& o = open(stream, open_weights_, unit, compute_);
   o.users = 1;
   o.arriving = groups.dp_cp->all_gather(stream, flat_view(weights_, stored(b), compute_, plan_.own_size(b)),
                                         flat_view(o.buffer, 0, compute_, b.size()));
@@ -159,7 +162,7 @@ void ParameterStore::begin_backward(Stream& stream, int unit) {
     ++it->second.users;
     return;
   }
-  Open& o = open(open_grads_, unit, DType::f32);
+  Open& o = open(stream, open_grads_, unit, DType::f32);
   o.users = 1;
   zero_bytes(stream, o.buffer.data(), size_of(DType::f32, plan_.bucket_of(unit).size()));
 }

@@ -89,7 +89,7 @@ class ParameterStore {
   bool whole_weights() const { return plan_.spec.stage < 3; }
   bool whole_grads() const { return plan_.spec.stage < 2; }
   std::int64_t stored(const Bucket& bucket) const;  // where this rank's part lies among parts alone
-  Open& open(std::map<int, Open>& opens, int unit, DType dtype);
+  Open& open(Stream& stream, std::map<int, Open>& opens, int unit, DType dtype);
   View bucket_grads(const Bucket& bucket) const;
   bool tied_elsewhere(const Groups& groups, const Bucket& bucket) const;
   void reduce_bucket(Stream& stream, const Groups& groups, const Bucket& bucket);
