@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/cli.h"
 #include "infer/session.h"
@@ -28,6 +29,9 @@ struct ModelFlags {
 // The tokenizer of the flags, checked against the fingerprint the checkpoint was trained with.
 //   fails  Error{config} when they differ, or the vocabulary is larger than the model's
 std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session);
+
+// Text the tokenizer can take.   fails  Error{data} with the place of the first byte that is not UTF-8
+void check_utf8(std::string_view text, const std::string& where);
 
 using Build = std::function<std::function<int()>(OptionTable&, const cli::Shared&)>;
 Build ppl_command();

@@ -23,14 +23,20 @@ struct Flags {
 
 std::vector<std::string> prompts_of(const Flags& f) {
   auto prompts = f.prompts;
+  for (const auto& p : prompts) check_utf8(p, "--prompt");
   if (f.input.empty()) return prompts;
   std::ifstream file;
   if (f.input != "-") {
     file.open(f.input);
     if (!file) throw Error(Code::io, "cannot read the prompts", f.input);
   }
+  std::int64_t number = 0;
   std::istream& in = f.input == "-" ? std::cin : file;
-  for (std::string line; std::getline(in, line);) prompts.push_back(line);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    check_utf8(line, fmt::format("{}:{}", f.input, ++number));
+    prompts.push_back(line);
+  }
   return prompts;
 }
 

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "commands.h"
+#include "data/unicode.h"
 
 namespace mt::eval {
 
@@ -37,6 +38,12 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Se
                                           session.model().vocab_size),
                 session.dir().string(), "give the tokenizer its data was encoded with");
   return tokenizer;
+}
+
+void check_utf8(std::string_view text, const std::string& where) {
+  const auto at = data::find_invalid_utf8(text);
+  if (at != std::string_view::npos)
+    throw Error(Code::data, fmt::format("byte {} of the text is not UTF-8", at + 1), where, "convert it, for instance with iconv");
 }
 
 }  // namespace mt::eval

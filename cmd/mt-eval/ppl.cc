@@ -111,6 +111,15 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
   return 0;
 }
 
+void check_windows(const PerplexityOptions& o, const OptionTable& table) {
+  if (table.given("window") && o.window < 1)
+    throw Error(Code::usage, fmt::format("{} is less than 1", o.window), "--window");
+  if (table.given("stride") && o.stride < 1)
+    throw Error(Code::usage, fmt::format("{} is less than 1", o.stride), "--stride");
+  if (o.micro_batch < 1 || o.micro_batch > 4096)
+    throw Error(Code::usage, fmt::format("wanted 1 to 4096, found {}", o.micro_batch), "--micro-batch-size");
+}
+
 }  // namespace
 
 Build ppl_command() {
@@ -129,6 +138,7 @@ Build ppl_command() {
     return [f, &table, &shared] {
       if (f->inputs.empty() == f->data_path.empty())
         throw Error(Code::usage, "wanted --input FILE... or --data-path PREFIX, one of them");
+      check_windows(f->options, table);
       const Json start = options::RegistryFlag::start("mt-eval", table);
       return f->model.world.run([&](Communicator& world) { return run_rank(world, *f, start, shared.json); });
     };

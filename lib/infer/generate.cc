@@ -81,7 +81,8 @@ Generated generate(Session& session, const std::vector<std::int32_t>& prompt, st
   if (model.learned_positions && length + max_new > model.max_positions)
     throw Error(Code::config, fmt::format("{} prompt tokens and {} new ones are more than the model's {} positions",
                                           length, max_new, model.max_positions),
-                "", fmt::format("--max-new-tokens {}", std::max<std::int64_t>(0, model.max_positions - length)));
+                "", length < model.max_positions ? fmt::format("--max-new-tokens {}", model.max_positions - length)
+                                                 : fmt::format("a prompt of less than {} tokens", model.max_positions));
   const auto start = Clock::now();
   const int capacity = static_cast<int>(length + max_new);
   // One model for the prompt and one for single tokens; both tables of positions reach the last token.

@@ -111,6 +111,10 @@ Perplexity perplexity(Session& session, const std::vector<ScoredDocument>& docum
   if (options.micro_batch < 1)
     throw Error(Code::config, fmt::format("micro-batch {} is less than 1", options.micro_batch), "", "--micro-batch-size 1");
   const auto sequences = sequences_of(documents, options.start_id, session.model().vocab_size, p);
+  std::size_t longest = 2;
+  for (const auto& s : sequences) longest = std::max(longest, s.size());
+  p.window = static_cast<int>(std::min(static_cast<std::size_t>(p.window), longest - 1));
+  p.stride = std::min(p.stride, p.window);
   std::vector<Window> windows;
   for (const auto& s : sequences) {
     if (s.empty()) continue;
@@ -121,7 +125,9 @@ Perplexity perplexity(Session& session, const std::vector<ScoredDocument>& docum
   p.windows = static_cast<std::int64_t>(windows.size());
 
   auto& dp = *session.groups().dp;
-  const BatchSpec spec{p.window, options.micro_batch, options.micro_batch * dp.size()};
+  const auto share = (p.windows + dp.size() - 1) / dp.size();
+  const int micro_batch = static_cast<int>(std::min<std::int64_t>(options.micro_batch, share));
+  const BatchSpec spec{p.window, micro_batch, micro_batch * dp.size()};
   auto runner = session.runner(spec);
   double sums[2] = {0, 0};
   const auto step = static_cast<std::size_t>(spec.micro_batch);

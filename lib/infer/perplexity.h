@@ -8,6 +8,8 @@
 // document cannot be scored, and is counted as such.
 //   token ppl = exp(nll / tokens)   word ppl = exp(nll / words)   byte ppl = exp(nll / bytes)
 //   bits per byte = nll / (bytes·ln 2)     words are separated by white space
+// A window longer than the longest document would only add padding: W (and S) are cut to it, and a micro-batch to the
+// windows a rank has.
 // Code: infer/perplexity.cc. Tests: tests/infer/perplexity_test.cc.
 
 #include <functional>
@@ -33,7 +35,7 @@ struct PerplexityOptions {
 struct Perplexity {
   double nll = 0;  // nats, summed over scored tokens
   std::int64_t tokens = 0, unscored_tokens = 0, words = 0, bytes = 0, documents = 0, windows = 0;
-  int window = 0, stride = 0;
+  int window = 0, stride = 0;  // as used
   double token_ppl() const, word_ppl() const, byte_ppl() const, bits_per_byte() const;
 };
 

@@ -33,6 +33,11 @@ close "$(value nll)" "$(awk -v n="$one" 'BEGIN { printf "%.17g", 5 * n }')"
 expect 0 "" mt-eval ppl --load run --input plain.txt "${bytes[@]}" --json --window 3 --stride 2
 [ "$(value tokens) $(value windows) $(value window) $(value stride)" = "7 3 3 2" ] || fail "$(cat out.txt)"
 
+# A window is no longer than the longest document, nor a micro-batch than what there is.
+expect 0 "" mt-eval ppl --load run --input plain.txt "${bytes[@]}" --json --window 32 --stride 9 --micro-batch-size 4096
+[ "$(value tokens) $(value windows) $(value window) $(value stride)" = "7 1 7 7" ] || fail "$(cat out.txt)"
+close "$(value nll)" "$one"
+
 # The same command gives the same text: again, with other threads, on two ranks; another seed another one.
 draw=(mt-eval generate --load run --prompt "abc" "b" --max-new-tokens 12 "${bytes[@]}")
 "${draw[@]}" --seed 7 > a.txt
@@ -51,7 +56,24 @@ printf 'abc\nb\n' | mt-eval generate --load run --input - --max-new-tokens 12 --
 cmp a.txt b.txt
 [ "$(wc -l < a.txt)" = 2 ] || fail "$(cat a.txt)"
 
+# Lines of files may end as on Windows.
+printf 'abc\r\nb\r\n' | mt-eval generate --load run --input - --max-new-tokens 12 --greedy --json "${bytes[@]}" | sed 's/,"prefill_s.*//' > b.txt
+cmp a.txt b.txt
+
 # Refusals.
+for n in 0 -1; do
+  expect 2 "--window" mt-eval ppl --load run --input in.jsonl "${bytes[@]}" --window "$n"
+  expect 2 "--stride" mt-eval ppl --load run --input in.jsonl "${bytes[@]}" --stride "$n"
+  expect 2 "--micro-batch-size" mt-eval ppl --load run --input in.jsonl "${bytes[@]}" --micro-batch-size "$n"
+done
+expect 2 "--micro-batch-size" mt-eval ppl --load run --input in.jsonl "${bytes[@]}" --micro-batch-size 4097
+printf 'ab\xff' > broken.txt
+expect 4 "byte 0xff is not valid UTF-8: broken.txt:1" mt-eval ppl --load run --input broken.txt "${bytes[@]}"
+printf '{"text": "ab\xff"}\n' > broken.jsonl
+expect 4 "broken.jsonl:1" mt-eval ppl --load run --input broken.jsonl "${bytes[@]}"
+expect 4 "byte 3 of the text is not UTF-8: broken.txt:1" mt-eval generate --load run --input broken.txt "${bytes[@]}"
+expect 4 "not UTF-8" mt-eval generate --load run --prompt $'a\xff' "${bytes[@]}"
+expect 3 "a prompt of less than 32 tokens" mt-eval generate --load run --prompt "$(printf 'a%.0s' $(seq 40))" "${bytes[@]}"
 expect 5 "no such checkpoint directory: nowhere" mt-eval ppl --load nowhere --input in.jsonl "${bytes[@]}"
 expect 3 "" mt-eval ppl --load run --ckpt-step 5 --input in.jsonl "${bytes[@]}"
 expect 2 "--load DIR" mt-eval ppl --input in.jsonl "${bytes[@]}"

@@ -95,6 +95,22 @@ TEST_F(Perplexities, ATextThatFitsIsOnePass) {
   });
 }
 
+TEST_F(Perplexities, AWindowIsNoLongerThanTheLongestDocument) {
+  test::with_session(dir_.path(), 1, 1, [](Session& session) {
+    const std::vector<ScoredDocument> two = {scored(test::document(5, 1)), scored(test::document(9, 2))};
+    PerplexityOptions o;
+    o.start_id = kStart;
+    o.window = 9, o.stride = 9;
+    const Perplexity want = perplexity(session, two, o);
+    o.window = 2000000000, o.stride = 1000000000, o.micro_batch = 2000000000;
+    const Perplexity p = perplexity(session, two, o);
+    EXPECT_EQ(p.window, 9);
+    EXPECT_EQ(p.stride, 9);
+    EXPECT_EQ(p.windows, 2);
+    EXPECT_NEAR(p.nll, want.nll, 1e-6 * want.nll);
+  });
+}
+
 TEST_F(Perplexities, DocumentsDoNotSeeEachOtherAndAddUp) {
   test::with_session(dir_.path(), 1, 1, [](Session& session) {
     PerplexityOptions o;
@@ -153,7 +169,7 @@ void expect_fails(Session& s, const std::vector<ScoredDocument>& d, const Perple
 }
 
 TEST_F(Perplexities, DefaultsFollowTheModelAndErrorsNameTheWayOut) {
-  const std::vector<ScoredDocument> some = {scored(test::document(9, 1))};
+  const std::vector<ScoredDocument> some = {scored(test::document(40, 1))};
   test::with_session(dir_.path(), 1, 1, [&](Session& session) {
     const Perplexity p = perplexity(session, some, {});
     EXPECT_EQ(p.window, 24);
