@@ -91,7 +91,8 @@ Resolved newest_complete(const fs::path& root, std::string reason) {
       r.ignored.push_back(fmt::format("{}: {}", i.dir.string(), i.problem));
   }
   if (!best)
-    throw Error(damaged ? Code::corrupt : Code::config, r.ignored.empty() ? "no checkpoint there" : "no complete checkpoint there: " + r.ignored[0],
+    throw Error(damaged ? Code::corrupt : Code::config,
+                r.ignored.empty() ? "no checkpoint there" : "no complete checkpoint there: " + r.ignored[0],
                 root.string());
   r.dir = best->dir;
   r.iteration = best->iteration;

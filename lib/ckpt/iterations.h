@@ -33,7 +33,8 @@ struct Resolved {
 //              size), or there is no tracker at all: the newest complete one, with what was ignored in `ignored`
 //   fails      Error{io}: no such path. Error{config}: no checkpoint in it; `iteration` not among them. Error{corrupt}:
 //              the tracker is empty, not a whole number, or names a directory that is not there; the asked one is
-//              incomplete, or every one that was saved there is. The hint lists what is complete. The same state on disk gives the same words on every rank.
+//              incomplete, or every one that was saved there is. The hint lists what is complete. The same state on disk
+//              gives the same words on every rank.
 //   cost       reads one tracker and one manifest, stats its files
 Resolved resolve(const std::filesystem::path& path, std::optional<std::int64_t> iteration = std::nullopt);
 

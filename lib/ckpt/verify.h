@@ -22,7 +22,8 @@ struct VerifyReport {
 // whose entries are the manifest's shards, that no file lies there which the manifest does not know, and every chunk's
 // hash. Goes on after a problem, so that all are told.
 //   fails  Error as read_manifest: without a manifest there is nothing to verify against
-//   cost   reads every byte once, by `num_threads` threads (0: as many as cores, at most 8); never more than there are chunks
+//   cost   reads every byte once, by `num_threads` threads (0: as many as cores, at most 8), never more than
+//          there are chunks
 VerifyReport verify_checkpoint(const std::filesystem::path& dir, int num_threads = 0,
                                const std::function<void(std::uint64_t bytes_done)>& progress = {});
 
