@@ -155,7 +155,7 @@ void Trainer::require_same_options() {
 // What the plan says this rank needs, against all the memory there is.
 void Trainer::require_memory(const std::vector<ParamSpec>& specs) const {
   if (specs.empty()) return;
-  const auto& at = place(o_.parallel).coordinates[static_cast<std::size_t>(world_.rank())];
+  const Coordinate at = place(o_.parallel).coordinates[static_cast<std::size_t>(world_.rank())];
   const double wanted =
       static_cast<double>(plan_memory(model_spec_, o_.parallel, o_.batch, at, compute_dtype(o_), 1).total());
   const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
