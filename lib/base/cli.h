@@ -32,10 +32,10 @@ struct Tool {
   std::string default_command;  // used when the first argument is a flag; empty: a command is required
   // Called with the exit code before a non-zero exit; mt-train passes the job's abort. May not return.
   std::function<void(int)> on_fatal;
-  // False where another process of the same job says what is wrong with the command line.
-  bool speaks = true;
   // Written after the version number: "mpi yes, cuda no, nccl no".
   std::string backends;
+  // False where another process of the same job says what is wrong with the command line.
+  bool speaks = true;
 };
 
 // Run a tool. Catches mt::Error (one line "tool: what: where (hint)" on stderr, exit code_of it), std::bad_alloc

@@ -107,15 +107,19 @@ case "$drill" in
     "$MT_TEST_BIN/mt-ckpt" verify "$work/save" > /dev/null 2>> "$work/err" || fail "no complete checkpoint"
     ;;
   term-evaluation)
-    start --train-iters 1000000 --eval-interval 3 --eval-iters 2000 --save "$work/save"
+    # Long enough that the signal, sent when step 3 is on record, meets the evaluation behind it.
+    start --train-iters 1000000 --eval-interval 3 --eval-iters 10000 --save "$work/save"
     wait_for_step 3
-    sleep 0.3
     kill -TERM "$(pid_of_victim)"
     ends_within 30
     [ "$status" = 41 ] || fail "status $status, 41 wanted"
     "$MT_TEST_BIN/mt-ckpt" verify "$work/save" > /dev/null 2>> "$work/err" || fail "no complete checkpoint"
     grep -q '"event":"evaluation"' "$work/run.jsonl" || fail "the evaluation was not finished"
-    [ "$(cat "$work/save/latest_checkpointed_iteration.txt")" = 4 ] || fail "it should stop at step 4"
+    # At once if the signal came before step 3 was agreed on, else behind the next step.
+    case "$(cat "$work/save/latest_checkpointed_iteration.txt")" in
+      3 | 4) ;;
+      *) fail "it should stop at step 3 or 4" ;;
+    esac
     ;;
   config) # wrong on every rank, said once
     start "${forever[@]}" --seq-length 99
