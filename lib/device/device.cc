@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -63,6 +64,14 @@ int usable_cores() {
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   const int n = CPU_COUNT(&set);
   return n < 1 ? 1 : n;
+}
+
+int threads_per_rank(int wanted, int ranks) {
+  if (wanted > 0) return wanted;
+  if (const char* omp = std::getenv("OMP_NUM_THREADS"); omp && std::atoi(omp) > 0) return std::atoi(omp);
+  const char* local = std::getenv("MPI_LOCALNRANKS");
+  const int ranks_here = local && std::atoi(local) > 0 ? std::atoi(local) : ranks;
+  return std::max(1, usable_cores() / std::max(1, ranks_here));
 }
 
 }  // namespace mt

@@ -29,4 +29,8 @@ const char* cpu_isa_name(CpuIsa isa);
 // Cores this process may run on (its affinity mask), at least 1.
 int usable_cores();
 
+// Threads of one rank: `wanted` when above 0, else OMP_NUM_THREADS, else the cores shared among the ranks of this host.
+//   ranks  of the job; MPI_LOCALNRANKS, where the launcher says it, counts those of this host
+int threads_per_rank(int wanted, int ranks);
+
 }  // namespace mt

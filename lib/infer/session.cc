@@ -1,7 +1,6 @@
 #include "infer/session.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -13,12 +12,6 @@ namespace mt {
 
 namespace {
 
-int thread_count(const SessionOptions& o, int world) {
-  if (o.threads > 0) return o.threads;
-  if (const char* omp = std::getenv("OMP_NUM_THREADS"); omp && std::atoi(omp) > 0) return std::atoi(omp);
-  return std::max(1, usable_cores() / world);
-}
-
 DType stored_dtype(const CheckpointMeta& meta, const std::string& where) {
   const auto d = parse_dtype(json_field<std::string>(meta.specs, "compute_dtype", where));
   if (!d) throw Error(Code::corrupt, "compute_dtype is no dtype", where);
@@ -27,7 +20,7 @@ DType stored_dtype(const CheckpointMeta& meta, const std::string& where) {
 
 }  // namespace
 
-Session::Session(Communicator& world, const SessionOptions& o) : stream_(device_, thread_count(o, world.size())) {
+Session::Session(Communicator& world, const SessionOptions& o) : stream_(device_, threads_per_rank(o.threads, world.size())) {
   const Resolved found = resolve(o.load, o.ckpt_step);
   if (world.rank() == 0)
     for (const auto& line : found.ignored) log::warn("{}", line);

@@ -18,7 +18,7 @@ struct SessionOptions {
   std::optional<std::int64_t> ckpt_step;
   int tp = 1;
   std::optional<DType> compute;  // else the checkpoint's
-  int threads = 0;               // 0: OMP_NUM_THREADS, else cores / world
+  int threads = 0;               // 0: as threads_per_rank()
 };
 
 class Session {

@@ -5,7 +5,8 @@
 // A step: fetch this rank's micro-batches, all-reduce the unmasked count, run the lane with every gradient scaled by
 // 1/count, update; so loss and gradients are those of the whole batch in every layout. Learning rate follows samples of
 // successful steps, as in Megatron. Signals TERM and INT on any rank end all ranks at the same step.
-// Code: train/trainer.cc. Tests: tests/train/.
+// The loop is train/trainer.cc; a step train/train_step.h, the start train/training_run.h and train/resume.h, the rest
+// train/save.h and train/evaluate.h. Tests: tests/train/.
 
 #include <functional>
 

@@ -1,6 +1,8 @@
 #include "device/cpu/parallel.h"
 
 #include <atomic>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -38,6 +40,23 @@ TEST(Device, TextAndInstructionClass) {
   EXPECT_EQ(device_text({DeviceKind::cuda, 3}), "cuda:3");
   EXPECT_STRNE(cpu_isa_name(cpu_isa()), "?");
   EXPECT_GE(usable_cores(), 1);
+}
+
+TEST(Device, ThreadsOfARankAreThoseAskedForThenOpenMpsThenTheCoresOfItsShareOfTheHost) {
+  const char* omp = std::getenv("OMP_NUM_THREADS");
+  const std::string before = omp ? omp : "";
+  ::setenv("OMP_NUM_THREADS", "5", 1);
+  EXPECT_EQ(threads_per_rank(3, 1), 3);
+  EXPECT_EQ(threads_per_rank(0, 1), 5);
+  ::unsetenv("OMP_NUM_THREADS");
+  ::unsetenv("MPI_LOCALNRANKS");
+  EXPECT_EQ(threads_per_rank(0, 1), usable_cores());
+  EXPECT_EQ(threads_per_rank(0, 100000), 1);
+  // Of a large job one rank may be alone on its host.
+  ::setenv("MPI_LOCALNRANKS", "1", 1);
+  EXPECT_EQ(threads_per_rank(0, 100000), usable_cores());
+  ::unsetenv("MPI_LOCALNRANKS");
+  if (omp) ::setenv("OMP_NUM_THREADS", before.c_str(), 1);
 }
 
 }  // namespace mt

@@ -1,0 +1,95 @@
+#include "train/resume.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "ckpt/iterations.h"
+
+namespace mt {
+
+std::unique_ptr<Reader> find_checkpoint(TrainingRun& run) {
+  const auto& o = run.options;
+  if (o.load.empty()) return nullptr;
+  std::int64_t found = -1;
+  std::unique_ptr<Reader> reader;
+  if (!nothing_to_load(o)) {
+    const Resolved r = resolve(o.load, o.ckpt_step);
+    if (run.speaks())
+      for (const auto& line : r.ignored) log::warn("{}", line);
+    found = r.iteration;
+    reader = std::make_unique<Reader>(r.dir);
+  }
+  std::int64_t bounds[2] = {found, -found};
+  run.world.all_reduce(run.stream, View(bounds, DType::i64, {2}), Reduce::max).wait_host();
+  if (bounds[0] != -bounds[1])
+    throw Error(Code::config, fmt::format("ranks see different checkpoints: iterations {} to {}", -bounds[1], bounds[0]),
+                o.load, "is the directory on a shared file system?");
+  if (found < 0 && run.speaks()) log::info("no checkpoint in {} yet: starting fresh", o.load);
+  return reader;
+}
+
+LoadWhat what_to_load(const TrainingOptions& o) {
+  return o.finetune || o.no_load_optim ? LoadWhat::weights : LoadWhat::everything;
+}
+
+void require_same_model(const TrainingRun& run, const Reader& reader) {
+  const std::string where = reader.dir().string();
+  const Json& specs = reader.manifest().meta.specs;
+  if (run.options.finetune || !specs.contains("model")) return;
+  if (const auto d = model_difference(model_from_json(specs["model"], where), run.model); !d.empty())
+    throw Error(Code::config, "the checkpoint's model is another one, " + d, where,
+                "repeat the run's model flags, or --use-checkpoint-args, or --finetune to change them on purpose");
+}
+
+namespace {
+
+void agree_on_schedule(TrainingRun& run, const Json& training) {
+  const auto& o = run.options;
+  const std::string where = "the checkpoint's training state";
+  const LrSchedule stored = lr_schedule_from_json(json_field<Json>(training, "lr_schedule", where), where);
+  if (o.lr.use_checkpoint_scheduler) {
+    run.lr = stored;
+    return;
+  }
+  if (o.lr.override_scheduler) return;
+  const Json mine = to_json(run.lr), theirs = to_json(stored);
+  const bool constant_decay = run.lr.start_weight_decay == run.lr.end_weight_decay;
+  for (const auto& [key, value] : mine.items())
+    if (value != theirs[key] && !(constant_decay && key == "weight_decay_samples"))
+      throw Error(Code::config,
+                  fmt::format("{} is {} here and {} in the checkpoint", key, value.dump(), theirs[key].dump()), o.load,
+                  "repeat the run's options, or say --override-opt-param-scheduler or "
+                  "--use-checkpoint-opt-param-scheduler");
+}
+
+// Where the saved run stood.
+void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::string& where) {
+  const Json& t = meta.training;
+  run.at.iteration = run.saved_iteration = meta.iteration;
+  run.at.consumed_samples = meta.consumed_samples;
+  run.at.consumed_valid_samples = json_field<std::int64_t>(t, "consumed_valid_samples", where);
+  run.at.schedule_samples = json_field<std::int64_t>(t, "schedule_samples", where);
+  run.at.skipped = json_field<std::int64_t>(t, "skipped_steps", where);
+  if (what_to_load(run.options) == LoadWhat::everything)
+    run.optimizer->set_num_steps(json_field<std::int64_t>(t, "optimizer_steps", where));
+  const auto seed = json_field<std::uint64_t>(t, "seed", where);
+  if (seed != run.options.seed && run.speaks())
+    log::warn("--seed {} is not the checkpoint's {}: data order and dropout change from here", run.options.seed, seed);
+  agree_on_schedule(run, t);
+}
+
+}  // namespace
+
+void load_checkpoint(TrainingRun& run, const Reader& reader) {
+  run.phase("load");
+  const auto& meta = reader.manifest().meta;
+  const std::string where = reader.dir().string();
+  load_training(reader, run.stream, run.groups, *run.store, *run.optimizer, what_to_load(run.options));
+  if (run.speaks()) log::info("loaded iteration {} from {}", meta.iteration, where);
+  if (!run.options.finetune) take_position(run, meta, where);
+  if (!meta.tokenizer.empty() && !run.data.tokenizer_fingerprint.empty() &&
+      meta.tokenizer != run.data.tokenizer_fingerprint)
+    throw Error(Code::config, "the checkpoint was trained with another tokenizer than the data was encoded with", where,
+                "encode the data with the checkpoint's tokenizer");
+}
+
+}  // namespace mt

@@ -1,0 +1,29 @@
+#pragma once
+// The start from a checkpoint: which one, whether it fits, and taking it in.
+//
+// All collective over the world. Code: train/resume.cc. Tests: tests/train/loop_test.cc.
+
+#include <memory>
+
+#include "ckpt/reader.h"
+#include "engine/checkpoint.h"
+#include "train/training_run.h"
+
+namespace mt {
+
+// The checkpoint of --load, the same on every rank; null for a fresh start.
+//   fails  Error{io}, Error{corrupt} as resolve(); Error{config} when ranks see different ones
+std::unique_ptr<Reader> find_checkpoint(TrainingRun& run);
+
+// Weights alone with --finetune and --no-load-optim.
+LoadWhat what_to_load(const TrainingOptions& options);
+
+// Shapes can agree where computation does not: other head counts, another norm epsilon or rotary base.
+//   fails  Error{config} naming the field; never with --finetune
+void require_same_model(const TrainingRun& run, const Reader& reader);
+
+// Weights, optimizer state, position and learning-rate schedule into the run.
+//   fails  Error{config} for another schedule or tokenizer; Error{corrupt}, Error{io}
+void load_checkpoint(TrainingRun& run, const Reader& reader);
+
+}  // namespace mt

@@ -1,0 +1,98 @@
+#include "train/training_run.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "ckpt/reader.h"
+#include "engine/checkpoint.h"
+#include "layout/flops.h"
+#include "plan/memory.h"
+#include "probe/gemm_peak.h"
+#include "schedule/passes.h"
+#include "train/resume.h"
+
+namespace mt {
+
+namespace {
+
+// Ranks started with different options would train different things and call it one run.
+void require_same_options(const TrainingOptions& o, Communicator& world, Stream& stream) {
+  const auto digest = static_cast<std::int64_t>(xxh3(o.resolved.dump() + parallel_text(o.parallel)) >> 2);
+  std::int64_t bounds[2] = {digest, -digest};
+  world.all_reduce(stream, View(bounds, DType::i64, {2}), Reduce::max).wait_host();
+  if (bounds[0] != -bounds[1])
+    throw Error(Code::comm, "ranks were started with different options", "",
+                "start all ranks with the same command line");
+}
+
+// What the plan says this rank needs, against all the memory there is.
+void require_memory(const TrainingRun& run, const Coordinate& at) {
+  const auto& o = run.options;
+  const double wanted = static_cast<double>(plan_memory(run.model, o.parallel, o.batch, at, run.compute(), 1).total());
+  const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (wanted > there)
+    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, this machine has {:.1f}", wanted / (1 << 30),
+                                          there / (1 << 30)),
+                "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const TrainerHooks& looking)
+    : world(job),
+      options(std::move(given)),
+      hooks(looking),
+      stream(device, threads_per_rank(options.threads, job.size()),
+             options.deferred_stream ? Stream::Mode::deferred : Stream::Mode::immediate),
+      model(model_of(options)),
+      lr(lr_schedule_of(options)) {
+  const auto& o = options;
+  require_same_options(o, world, stream);
+  const auto reader = find_checkpoint(*this);
+  if (!o.save.empty() && speaks()) save_lock.emplace(o.save, o.load.empty() || o.finetune);
+  const Placement placement = place(o.parallel);
+  const Coordinate here = placement.coordinates[static_cast<std::size_t>(world.rank())];
+  auto specs = param_specs(model, o.parallel, here);
+  if (hooks.on_specs) hooks.on_specs(specs);
+  if (reader) {
+    check_loadable(*reader, model, specs, what_to_load(o));
+    require_same_model(*this, *reader);
+  }
+  if (!specs.empty()) require_memory(*this, here);
+  if (o.train_iters > 0) data = open_data(o, model.vocab_size);
+  groups = make_groups(world, placement, kv_heads_of(model));
+  stream.set_poll([this] { world.progress(); });
+  build(specs);
+  phase("initialize");
+  optimizer->initialize(stream, groups, o.seed);
+  if (reader) load_checkpoint(*this, *reader);
+  step_flop = step_flops(model, o.parallel, o.batch).causal;
+  if (o.train_iters > at.iteration) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
+  if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train");
+}
+
+// Parameters, optimizer state, sub-layers, and the executor with its arenas.
+void TrainingRun::build(const std::vector<ParamSpec>& specs) {
+  const auto& o = options;
+  store = std::make_unique<ParameterStore>(
+      specs, compute(), device, ParameterStore::Gradients::present,
+      ShardSpec{o.parallel.zero_stage, groups.dp_cp->size(), groups.dp_cp->rank()});
+  optimizer = std::make_unique<Optimizer>(*store, o.adam, device);
+  std::vector<const Model*> models;
+  for (int c = 0; c < o.parallel.vpp; ++c) {
+    chunks.push_back(std::make_unique<Model>(model, o.batch, groups, *store, c, device));
+    models.push_back(chunks.back().get());
+  }
+  const auto pp_rank = static_cast<std::size_t>(groups.coordinate.pp);
+  const Schedule schedule = insert_communication(make_schedule(o.schedule, schedule_spec_of(o)));
+  lane = schedule.lanes[pp_rank];
+  const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(),
+                                      schedule.max_in_flight[pp_rank]);
+  executor = std::make_unique<Executor>(
+      ExecutorParts{stream, groups, *store, o.seed, static_cast<std::size_t>(plan.slot_bytes),
+                    static_cast<std::size_t>(plan.scratch_bytes)},
+      models, o.batch, device);
+}
+
+}  // namespace mt

@@ -1,0 +1,69 @@
+#pragma once
+// What one rank holds while it trains, and where the run stands. Private to train: the loop, the step, saving, resuming
+// and validating are functions over it, a file each.
+//
+// Code: train/training_run.cc. Tests: through tests/train/.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/executor.h"
+#include "optim/optimizer.h"
+#include "train/batch_source.h"
+#include "train/run_record.h"
+#include "train/save_lock.h"
+#include "train/trainer.h"
+
+namespace mt {
+
+class Reader;
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// Where a run stands; all of it is in a checkpoint.
+struct Position {
+  std::int64_t iteration = 0, consumed_samples = 0, consumed_valid_samples = 0;
+  std::int64_t schedule_samples = 0;  // samples of successful steps: the clock of the learning rate
+  std::int64_t skipped = 0, skipped_in_a_row = 0;
+};
+
+struct TrainingRun {
+  // Build everything and load what is to be loaded. Collective over `world`.
+  //   fails  Error, on every rank, before memory for tensors is taken where the options or the checkpoint are wrong
+  TrainingRun(Communicator& world, TrainingOptions options, const TrainerHooks& hooks);
+
+  DType compute() const { return options.bf16 ? DType::bf16 : DType::f32; }
+  bool speaks() const { return world.rank() == 0; }
+  void phase(const char* name) const {
+    if (hooks.on_phase) hooks.on_phase(name, at.iteration);
+  }
+
+  Communicator& world;
+  TrainingOptions options;
+  const TrainerHooks& hooks;
+  Clock::time_point started = Clock::now();
+  Device device;
+  Stream stream;
+  Groups groups;
+  ModelSpec model;
+  LrSchedule lr;
+  RunData data;
+  std::unique_ptr<ParameterStore> store;
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<std::unique_ptr<Model>> chunks;
+  std::unique_ptr<Executor> executor;
+  Lane lane;
+  std::unique_ptr<RunReporter> report;  // rank 0 alone
+  std::optional<SaveLock> save_lock;    // rank 0 alone
+  Position at;
+  std::int64_t saved_iteration = -1;
+  double peak_flop_per_s = 0, step_flop = 0;
+
+ private:
+  void build(const std::vector<ParamSpec>& specs);
+};
+
+}  // namespace mt
