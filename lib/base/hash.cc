@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
+#ifdef XXHASH_DISPATCH  // CMake found the library's run-time choice of SSE2, AVX2 or AVX-512: 3 to 10 times the plain call
+#include <xxh_x86dispatch.h>  // after xxhash.h: it renames the calls
+#endif
 
 namespace mt {
 

@@ -1,11 +1,7 @@
 #include "ckpt/reader.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -17,6 +13,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/box_copy.h"
+#include "ckpt/data_files.h"
 
 namespace mt {
 namespace {
@@ -92,46 +89,6 @@ void convert(DType from, const std::byte* src, DType to, std::byte* dst, std::in
   }
 }
 
-// Data files of one read(), each opened by the first task that needs it and closed after the last, so that thousands of
-// files never are open together.
-class DataFiles {
- public:
-  DataFiles(const fs::path& dir, const Manifest& manifest) : dir_(dir), manifest_(manifest) {}
-  void expect(std::uint32_t file) { ++open_[file].remaining; }
-
-  int open(std::uint32_t file) {
-    const std::lock_guard lock(mutex_);
-    auto& f = open_[file];
-    if (f.fd >= 0) return f.fd;
-    f.fd = ::open(path(file).c_str(), O_RDONLY | O_CLOEXEC);
-    if (f.fd < 0) throw Error(Code::io, "cannot open for reading: " + errno_text(errno), path(file).string());
-    return f.fd;
-  }
-  void done(std::uint32_t file) {
-    const std::lock_guard lock(mutex_);
-    auto& f = open_[file];
-    if (--f.remaining == 0 && f.fd >= 0) f.close();
-  }
-  fs::path path(std::uint32_t file) const { return dir_ / manifest_.files[file].name; }
-
- private:
-  struct Open {
-    int fd = -1;
-    std::uint64_t remaining = 0;
-    void close() {
-      ::close(fd);
-      fd = -1;
-    }
-    ~Open() {
-      if (fd >= 0) ::close(fd);
-    }
-  };
-  const fs::path& dir_;
-  const Manifest& manifest_;
-  std::mutex mutex_;
-  std::map<std::uint32_t, Open> open_;
-};
-
 class ReadJob {
  public:
   ReadJob(const fs::path& dir, const Manifest& manifest, bool verify)
@@ -155,7 +112,8 @@ class ReadJob {
     for (const auto& r : reads_)
       for (std::uint64_t c = 0; c < r->shard->chunk_xxh3.size(); ++c) {
         tasks_.push_back({r.get(), c});
-        files_.expect(r->shard->file);
+        const auto begin = r->shard->begin + c * manifest_.chunk_bytes;
+        files_.expect({r->shard->file, begin, std::min(begin + manifest_.chunk_bytes, r->shard->end)});
       }
   }
 
@@ -190,10 +148,7 @@ class ReadJob {
     const auto elem = static_cast<std::uint64_t>(bytes_of(task.read->tensor->dtype, 1));
     const auto begin = task.chunk * manifest_.chunk_bytes;
     const auto end = std::min(begin + manifest_.chunk_bytes, shard.end - shard.begin);
-    if (auto* place = in_place(*task.read)) {
-      fetch(task, begin, end, place + begin);
-      return check_hash(task, place + begin, end - begin);
-    }
+    if (auto* place = in_place(*task.read)) return fetch(task, begin, end, place + begin);
     auto parts = parts_in(*task.read, begin / elem, end / elem);
     if (parts.empty()) return;
     auto lo = begin, hi = end;
@@ -208,7 +163,6 @@ class ReadJob {
     }
     if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(manifest_.chunk_bytes);
     fetch(task, lo, hi, scratch.get());
-    if (verify_) check_hash(task, scratch.get(), hi - lo);
     for (const auto& p : parts) place(*task.read, p, scratch.get(), lo);
   }
 
@@ -251,30 +205,20 @@ class ReadJob {
     });
   }
 
+  // Bytes [begin, end) of the shard; a whole chunk when hashes are compared. A piece is hashed while the core's cache
+  // still has it.
   void fetch(const ChunkTask& task, std::uint64_t begin, std::uint64_t end, std::byte* out) {
     const auto& shard = *task.read->shard;
-    const int fd = files_.open(shard.file);
-    // Threads take chunks in turn, which hides from the kernel that the file is read in order; so say what comes.
-    const auto next = std::min(shard.end, shard.begin + end + 2 * manifest_.chunk_bytes) - (shard.begin + end);
-    if (next > 0)
-      (void)::posix_fadvise(fd, static_cast<off_t>(shard.begin + end), static_cast<off_t>(next), POSIX_FADV_WILLNEED);
-    auto at = shard.begin + begin;
-    while (at < shard.begin + end) {
-      const auto n = ::pread(fd, out, shard.begin + end - at, static_cast<off_t>(at));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error(Code::io, "cannot read: " + errno_text(errno), files_.path(shard.file).string());
-      if (n == 0)
-        throw Error(Code::corrupt, fmt::format("ends at byte {}, wanted {}", at, shard.begin + end),
-                    files_.path(shard.file).string());
-      at += static_cast<std::uint64_t>(n);
-      out += n;
-    }
+    Xxh3Stream hash;
+    files_.read({shard.file, shard.begin + begin, shard.begin + end}, out, [&](const std::byte* piece, std::size_t size) {
+      if (verify_) hash.update(piece, size);
+    });
+    if (verify_) check_hash(task, hash.digest(), end - begin);
   }
 
-  void check_hash(const ChunkTask& task, const std::byte* bytes, std::uint64_t size) const {
-    if (!verify_) return;
+  void check_hash(const ChunkTask& task, std::uint64_t found, std::uint64_t size) const {
     const auto& r = *task.read;
-    const auto found = xxh3(bytes, size), wanted = r.shard->chunk_xxh3[task.chunk];
+    const auto wanted = r.shard->chunk_xxh3[task.chunk];
     if (found == wanted) return;
     throw Error(Code::corrupt,
                 fmt::format("{} {}: bytes {}:{} have hash {}, wanted {}", tensor_text(r.tensor->name, r.tensor->kind),

@@ -2,9 +2,14 @@
 //
 //   bench_ckpt DIRECTORY [MiB] [PAIRS]
 //
-// write   write_rank (hash, header, O_DIRECT or buffered, fsync) against dd bs=4M oflag=direct conv=fsync or conv=fsync
-// read    Reader::read with every hash compared, against dd bs=4M to /dev/null; page cache dropped from the file first
-//         (cold) or left (warm)
+// write       write_rank (hash, header, O_DIRECT or buffered, fsync) against dd bs=4M oflag=direct conv=fsync or
+//             conv=fsync
+// read        Reader::read with every hash compared, into buffers as training has them, against dd bs=4M to /dev/null;
+//             page cache dropped from the file first (cold) or left (warm)
+// place       the same warm read against one thread that reads 4 MiB blocks into the same memory: dd uses one block over
+//             and over, which stays in the core's cache, and never pays for putting bytes where they are wanted
+// place fresh both into memory never touched before, as a starting run has it
+// hash        verify_checkpoint, warm, against one thread that reads into one 4 MiB block
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,12 +19,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
+#include "ckpt/verify.h"
+#include "device/buffer.h"
 
 namespace {
 
@@ -48,13 +56,115 @@ void run(const std::string& command) {
   if (std::system((command + " 2>/dev/null").c_str()) != 0) throw Error(Code::io, "failed: " + command);
 }
 
-struct Pair {
-  std::vector<double> ours, dd;
-  void print(const char* name, double mib) const {
-    const double a = mib * 1.048576 / median(ours), b = mib * 1.048576 / median(dd);
-    std::printf("%s\t%.0f\t%.0f\t%.2f\n", name, a, b, a / b);
+using Act = std::function<void()>;
+
+// Both sides in turn, each after its own preparation; the first pair warms up.
+void compare(const char* name, double mib, int pairs, const Act& prepare, const Act& ours, const Act& peer) {
+  std::vector<double> a, b;
+  for (int i = 0; i <= pairs; ++i) {
+    prepare();
+    const double t_ours = seconds(ours);
+    prepare();
+    const double t_peer = seconds(peer);
+    if (i > 0) a.push_back(t_ours), b.push_back(t_peer);
+  }
+  const double rate_a = mib * 1.048576 / median(a), rate_b = mib * 1.048576 / median(b);
+  std::printf("%s\t%.0f\t%.0f\t%.2f\n", name, rate_a, rate_b, rate_a / rate_b);
+  std::fflush(stdout);
+}
+
+// The shards of a rank as a training run saves them: weight, master and two moments of eight matrices.
+struct Sample {
+  std::vector<float> memory;
+  std::vector<TensorShard> shards;
+  double mib = 0;
+
+  explicit Sample(std::int64_t wanted_mib) {
+    const std::int64_t rows = wanted_mib * (1 << 20) / 8 / 14 / 1024;
+    memory.resize(static_cast<std::size_t>(rows * 1024));
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i % 1000003) * 0.001f;
+    for (int m = 0; m < 8; ++m)
+      for (const char* kind : {"weight", "master", "exp_avg", "exp_avg_sq"}) {
+        const Dims shape{rows, 1024};
+        const auto dtype = std::string(kind) == "weight" ? DType::bf16 : DType::f32;
+        shards.push_back({{"matrix" + std::to_string(m), kind, dtype, shape, whole(shape)},
+                          reinterpret_cast<const std::byte*>(memory.data())});
+        mib += static_cast<double>(shards.back().what.bytes()) / (1 << 20);
+      }
   }
 };
+
+// Where a load puts its bytes: a buffer a kind, as the parameter store and the optimizer have them.
+struct Destination {
+  std::vector<Buffer> buffers;
+  std::vector<TensorRequest> requests;
+
+  explicit Destination(const Sample& sample) {
+    for (const auto& s : sample.shards) {
+      buffers.emplace_back(Device(), static_cast<std::size_t>(s.what.bytes()));
+      TensorRequest q;
+      q.what = s.what;
+      q.out = buffers.back().data();
+      requests.push_back(q);
+    }
+  }
+};
+
+// What `cp` or a plain loader does: one thread, blocks of 4 MiB, to `to` or into one block when it is null.
+void read_plainly(const fs::path& path, const Destination* to) {
+  static std::vector<std::byte> block(4 << 20);
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  if (to) ::lseek(fd, 4096, SEEK_SET);  // about the header
+  for (std::size_t i = 0; !to || i < to->buffers.size(); ++i) {
+    const std::size_t size = to ? to->buffers[i].size() : block.size();
+    for (std::size_t at = 0; at < size;) {
+      const auto n = ::read(fd, to ? to->buffers[i].data() + at : block.data(), std::min(size - at, block.size()));
+      if (n <= 0) return void(::close(fd));
+      at += static_cast<std::size_t>(n);
+    }
+  }
+  ::close(fd);
+}
+
+void bench_writes(const fs::path& root, const Sample& sample, int pairs) {
+  const auto blocks = std::to_string(static_cast<long>(sample.mib / 4) + 1);
+  const auto dd_out = " of=" + (root / "dd").string() + " bs=4M count=" + blocks;
+  for (const bool direct : {true, false}) {
+    fs::path dir;
+    compare(direct ? "write direct" : "write buffered", sample.mib, pairs,
+            [&] {
+              abort_save(root, 0);
+              dir = begin_save(root, 0);
+              fs::remove(root / "dd");
+            },
+            [&] { write_rank(dir, 0, sample.shards, direct ? WriteMode::direct : WriteMode::buffered); },
+            [&] { run("dd if=/dev/zero" + dd_out + (direct ? " oflag=direct conv=fsync" : " conv=fsync")); });
+  }
+  abort_save(root, 0);
+  fs::remove(root / "dd");
+}
+
+void bench_reads(const fs::path& root, const Sample& sample, int pairs) {
+  write_rank(begin_save(root, 0), 0, sample.shards);
+  const Reader reader(commit(root, CheckpointMeta()));
+  const auto file = reader.dir() / data_file_name(0);
+  Destination to(sample);
+  const Act read = [&] { reader.read(to.requests); };
+  read();
+  for (const bool cold : {true, false})
+    compare(cold ? "read cold" : "read warm", sample.mib, pairs, [&] { if (cold) drop_cache(file); }, read,
+            [&] { run("dd if=" + file.string() + " of=/dev/null bs=4M"); });
+  compare("place", sample.mib, pairs, [] {}, read, [&] { read_plainly(file, &to); });
+  std::optional<Destination> fresh;
+  compare("place fresh", sample.mib, pairs,
+          [&] {
+            fresh.reset();
+            fresh.emplace(sample);
+          },
+          [&] { reader.read(fresh->requests); }, [&] { read_plainly(file, &*fresh); });
+  compare("hash", sample.mib, pairs, [] {}, [&] { verify_checkpoint(reader.dir()); },
+          [&] { read_plainly(file, nullptr); });
+}
 
 }  // namespace
 
@@ -64,63 +174,10 @@ int main(int argc, char** argv) {
   const std::int64_t mib = argc > 2 ? std::atoll(argv[2]) : 512;
   const int pairs = argc > 3 ? std::atoi(argv[3]) : 10;
 
-  // Weight, master and two moments of eight matrices, as a training run saves them.
-  std::vector<TensorShard> shards;
-  const std::int64_t rows = mib * (1 << 20) / 8 / 14 / 1024;
-  std::vector<float> memory(static_cast<std::size_t>(rows * 1024), 0.5f);
-  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i % 1000003) * 0.001f;
-  for (int m = 0; m < 8; ++m)
-    for (const char* kind : {"weight", "master", "exp_avg", "exp_avg_sq"}) {
-      const Dims shape{rows, 1024};
-      const auto dtype = std::string(kind) == "weight" ? DType::bf16 : DType::f32;
-      shards.push_back({{"matrix" + std::to_string(m), kind, dtype, shape, whole(shape)},
-                        reinterpret_cast<const std::byte*>(memory.data())});
-    }
-  double total_mib = 0;
-  for (const auto& s : shards) total_mib += static_cast<double>(s.what.bytes()) / (1 << 20);
-
-  CheckpointMeta meta;
-  std::printf("what\tours_MB_s\tdd_MB_s\tratio\n");
-  const auto blocks = std::to_string(static_cast<long>(total_mib / 4) + 1);
-  const auto dd_out = " of=" + (root / "dd").string() + " bs=4M count=" + blocks;
-  for (const auto mode : {WriteMode::direct, WriteMode::buffered}) {
-    Pair p;
-    for (int i = 0; i <= pairs; ++i) {  // the first pair warms up
-      const auto dir = begin_save(root, 0);
-      const auto ours = seconds([&] { write_rank(dir, 0, shards, mode); });
-      abort_save(root, 0);
-      fs::remove(root / "dd");
-      const auto dd = seconds([&] {
-        run("dd if=/dev/zero" + dd_out + (mode == WriteMode::direct ? " oflag=direct conv=fsync" : " conv=fsync"));
-      });
-      if (i > 0) p.ours.push_back(ours), p.dd.push_back(dd);
-    }
-    p.print(mode == WriteMode::direct ? "write direct" : "write buffered", total_mib);
-  }
-
-  write_rank(begin_save(root, 0), 0, shards);
-  const Reader reader(commit(root, meta));
-  const auto file = reader.dir() / data_file_name(0);
-  std::vector<std::vector<std::byte>> out;
-  std::vector<TensorRequest> requests;
-  for (const auto& s : shards) {
-    out.emplace_back(s.what.bytes());
-    TensorRequest q;
-    q.what = s.what;
-    q.out = out.back().data();
-    requests.push_back(q);
-  }
-  for (const bool cold : {true, false}) {
-    Pair p;
-    for (int i = 0; i <= pairs; ++i) {
-      if (cold) drop_cache(file);
-      const auto ours = seconds([&] { reader.read(requests); });
-      if (cold) drop_cache(file);
-      const auto dd = seconds([&] { run("dd if=" + file.string() + " of=/dev/null bs=4M"); });
-      if (i > 0) p.ours.push_back(ours), p.dd.push_back(dd);
-    }
-    p.print(cold ? "read cold" : "read warm", total_mib);
-  }
+  std::printf("what\tours_MB_s\tpeer_MB_s\tratio\n");
+  const Sample sample(mib);
+  bench_writes(root, sample, pairs);
+  bench_reads(root, sample, pairs);
   fs::remove_all(root);
   return 0;
 }
