@@ -45,6 +45,14 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
   t.add("expert-model-parallel-size", p.ep, "N", "ranks that share the experts");
   t.add("expert-tensor-parallel-size", p.etp, "N", "ranks that share an expert");
   t.add("num-virtual-stages-per-pipeline-rank", p.vpp, "N", "model chunks a pipeline rank holds");
+  t.add("num-layers-per-virtual-pipeline-stage", o.split.layers_per_virtual_stage, "N",
+        "the same, said by the layers of a chunk");
+  t.add("decoder-first-pipeline-num-layers", o.split.first_layers, "N", "layers of the first pipeline rank");
+  t.add("decoder-last-pipeline-num-layers", o.split.last_layers, "N", "layers of the last pipeline rank");
+  t.add("account-for-embedding-in-pipeline-split", o.split.count_embedding, "",
+        "the embedding counts as a layer of the first stage");
+  t.add("account-for-loss-in-pipeline-split", o.split.count_loss, "", "the output counts as a layer of the last stage");
+  t.add("pipeline-model-parallel-layout", o.split.layout, "LAYOUT", "layers of every stage, as Et*3|(tt|)*2tL");
   t.add("sequence-parallel", p.sequence_parallel, "", "shard norms, dropout and residual over tp along tokens");
   t.add("use-distributed-optimizer", o.use_distributed_optimizer, "", "shard optimizer state over dp (ZeRO 1)");
   t.add("data-parallel-sharding-strategy", o.sharding_strategy, "NAME",

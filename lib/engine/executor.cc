@@ -134,7 +134,8 @@ void Executor::backward(const Step& step, bool last) {
   const std::int64_t rows = slot.tokens.count() / parts_.groups.placement.spec.sequence_shards();
   for (auto& g : gradients_)
     if (!g.view()) g = Tensor(device_, parts_.params.compute_dtype(), {rows, chunk.spec().hidden});
-  if (!chunk.content().embedding) slot.dx = stream_view(slot.arena, slot.tokens.count());
+  if (!chunk.content().embedding)
+    slot.dx = chunk.layers().empty() ? slot.dy : stream_view(slot.arena, slot.tokens.count());
   View dy = slot.dy;
   int turn = 0;
   for (std::size_t i = chunk.layers().size(); i-- > 0;) {

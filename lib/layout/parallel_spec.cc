@@ -1,6 +1,7 @@
 #include "layout/parallel_spec.h"
 
 #include "base/error.h"
+#include "layout/pipeline_split.h"
 
 namespace mt {
 
@@ -8,16 +9,19 @@ std::string parallel_text(const ParallelSpec& s) {
   std::string t = fmt::format("tp {}, cp {}, pp {}, dp {}", s.tp, s.cp, s.pp, s.dp);
   if (s.ep > 1 || s.etp > 1) t += fmt::format(", ep {}, etp {}", s.ep, s.etp);
   if (s.vpp > 1) t += fmt::format(", vpp {}", s.vpp);
+  if (!s.stage_layers.empty()) t += ", stages " + pipeline_layout_text(s.stage_layers);
   if (s.sequence_parallel) t += ", sequence parallel";
   if (s.zero_stage > 0) t += fmt::format(", ZeRO {}", s.zero_stage);
   return t;
 }
 
 Json to_json(const ParallelSpec& s) {
-  return {{"tp", s.tp},   {"cp", s.cp},   {"pp", s.pp},
-          {"dp", s.dp},   {"ep", s.ep},   {"etp", s.etp},
-          {"vpp", s.vpp}, {"sequence_parallel", s.sequence_parallel}, {"zero_stage", s.zero_stage},
-          {"order", s.order}};
+  Json j{{"tp", s.tp},   {"cp", s.cp},   {"pp", s.pp},
+         {"dp", s.dp},   {"ep", s.ep},   {"etp", s.etp},
+         {"vpp", s.vpp}, {"sequence_parallel", s.sequence_parallel}, {"zero_stage", s.zero_stage},
+         {"order", s.order}};
+  if (!s.stage_layers.empty()) j["stage_layers"] = s.stage_layers;
+  return j;
 }
 
 ParallelSpec parallel_from_json(const Json& j, const std::string& where) {
@@ -32,6 +36,7 @@ ParallelSpec parallel_from_json(const Json& j, const std::string& where) {
   s.sequence_parallel = json_field<bool>(j, "sequence_parallel", where);
   s.zero_stage = json_field<int>(j, "zero_stage", where);
   s.order = json_field<std::string>(j, "order", where);
+  if (j.contains("stage_layers")) s.stage_layers = json_field<std::vector<int>>(j, "stage_layers", where);
   return s;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 
@@ -18,6 +19,8 @@ struct ParallelSpec {
   bool sequence_parallel = false;
   int zero_stage = 0;  // 0: replicated; 1 optimizer, 2 gradients, 3 weights sharded over dp·cp
   std::string order = "tp-cp-ep-dp-pp";  // leftmost varies fastest
+  // Layers of each of the pp·vpp stages in the model's order; empty: even. See layout/pipeline_split.h.
+  std::vector<int> stage_layers = {};
 
   int world() const { return tp * cp * pp * dp; }
   int edp() const { return world() / (etp * ep * pp); }

@@ -1,6 +1,7 @@
 #include "layout/param_spec.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -169,12 +170,18 @@ int num_units(const ModelSpec& model) { return static_cast<int>(model.decoder().
 
 StageContent stage_content(const ModelSpec& model, const ParallelSpec& p, int pp_rank, int chunk) {
   const auto& rows = model.decoder().rows;
-  const int parts = p.pp * p.vpp, part = chunk * p.pp + pp_rank, layers = model.num_layers();
-  const auto row_of = [&](std::int64_t layer) {
-    return static_cast<int>(std::count_if(rows.begin(), rows.end(), [&](const Row& r) { return r.layer < layer; }));
+  const int stages = p.pp * p.vpp, stage = chunk * p.pp + pp_rank;
+  const std::int64_t layers = model.num_layers();
+  const auto row_of = [&](std::int64_t layer) {  // rows are in the order of their layers
+    return static_cast<int>(
+        std::partition_point(rows.begin(), rows.end(), [&](const Row& r) { return r.layer < layer; }) - rows.begin());
   };
-  return {part == 0, row_of(std::int64_t{layers} * part / parts), row_of(std::int64_t{layers} * (part + 1) / parts),
-          part == parts - 1};
+  std::int64_t first = layers * stage / stages, last = layers * (stage + 1) / stages;
+  if (const auto& uneven = p.stage_layers; !uneven.empty()) {
+    first = std::accumulate(uneven.begin(), uneven.begin() + stage, std::int64_t{0});
+    last = first + uneven[static_cast<std::size_t>(stage)];
+  }
+  return {stage == 0, row_of(first), row_of(last), stage == stages - 1};
 }
 
 std::vector<ParamSpec> param_specs(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate) {

@@ -51,7 +51,7 @@ struct StageContent {
   int first_row = 0, last_row = 0;  // of the decoder tower, half open
   bool head = false;
 };
-// Even split of layers over pp·vpp chunks; chunk v of stage r is part r + v·pp.
+// By layout/pipeline_split.h: chunk v of pipeline rank r is stage v·pp + r.
 StageContent stage_content(const ModelSpec& model, const ParallelSpec& parallel, int pp_rank, int chunk);
 
 // The table of one rank, in order of units. Padding rows of the vocabulary belong to no piece.

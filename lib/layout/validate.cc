@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "layout/pipeline_split.h"
 
 namespace mt {
 
@@ -138,6 +139,27 @@ std::optional<Problem> order_problem(const ParallelSpec& p) {
 
 namespace {
 
+void check_stages(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
+  const int layers = m.num_layers();
+  const std::int64_t all = std::int64_t{p.pp} * p.vpp;
+  if (all > kMostStages)
+    return c.add(fmt::format("pp·vpp {} is more than {} stages", all, kMostStages), fmt::format("pp·vpp {}", kMostStages));
+  const int stages = static_cast<int>(all);
+  if (p.stage_layers.empty()) {
+    if (p.pp == 1 || c.divides("num-layers", layers, "pp·vpp", stages) || layers < stages) return;
+    c.problems.back().nearest += fmt::format(", or --pipeline-model-parallel-layout '{}'",
+                                             pipeline_layout_text(nearly_even_split(layers, stages)));
+    return;
+  }
+  std::int64_t sum = 0;
+  for (const int n : p.stage_layers) sum += n < 0 ? layers + 1 : n;
+  if (std::ssize(p.stage_layers) != stages)
+    c.add(fmt::format("layers are listed for {} stages, pp·vpp is {}", p.stage_layers.size(), stages),
+          fmt::format("pp·vpp {}", p.stage_layers.size()));
+  else if (sum != layers)
+    c.add(fmt::format("stages hold {} layers, num-layers is {}", sum, layers), fmt::format("num-layers {}", sum));
+}
+
 void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Limits& limits) {
   const std::pair<const char*, int> degrees[] = {{"tensor-model-parallel-size", p.tp},
                                                  {"context-parallel-size", p.cp},
@@ -160,7 +182,7 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
   if (p.vpp > 1 && p.pp == 1)
     c.add(fmt::format("num-virtual-stages-per-pipeline-rank {} with pipeline-model-parallel-size 1", p.vpp),
           "num-virtual-stages-per-pipeline-rank 1, or pipeline-model-parallel-size 2");
-  if (p.pp > 1) c.divides("num-layers", m.num_layers(), "pp·vpp", std::int64_t{p.pp} * p.vpp);
+  check_stages(c, m, p);
   const auto at_most = [&](const char* name, int v, int most) {
     if (v > most)
       c.add(fmt::format("{} {} is more than this program runs, {}", name, v, most), fmt::format("{} {}", name, most));

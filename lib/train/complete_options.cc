@@ -181,6 +181,8 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   const int model_ranks = std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp);
   if (world > 0) p.dp = std::max(1, world / model_ranks);
   if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
+  const ModelSpec model = model_of(o);
+  auto problems = split_stages(o.split, model.num_layers(), p);
   p.zero_stage = zero_stage_of(o);
   if (o.schedule.empty()) o.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
   check_names(o);
@@ -188,7 +190,10 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   limits.world = world;
   limits.max_pp = 1 << 20;
   limits.max_zero_stage = 3;
-  auto problems = validate(model_of(o), p, o.batch, limits, int{o.bf16} + int{o.fp16});
+  // A wrong split is told once, not again as layers that do not divide.
+  if (const bool split_is_wrong = !problems.empty(); split_is_wrong)
+    p.stage_layers = nearly_even_split(model.num_layers(), std::max(1, p.pp) * std::max(1, p.vpp));
+  for (auto& more : validate(model, p, o.batch, limits, int{o.bf16} + int{o.fp16})) problems.push_back(std::move(more));
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
     problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "

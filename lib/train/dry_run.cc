@@ -53,9 +53,14 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
       for (const auto& piece : spec.pieces) parameters += piece.box.size();
     ranks.push_back(rank_json(r, parameters, plan_memory(model, o.parallel, o.batch, at, compute, in_flight(o))));
   }
+  Json stages = Json::array();
+  for (const auto& s : stage_map(o.parallel, model.num_layers()))
+    stages.push_back({{"stage", s.stage}, {"pp_rank", s.pp_rank}, {"chunk", s.chunk}, {"layers", s.layers},
+                      {"holds", s.holds}});
   Json groups = Json::object();
   for (const auto& g : all_groups(placement)) groups[g.name] = g.groups;
   if (json) {
+    out["stages"] = stages;
     out["groups"] = groups;
     out["ranks"] = ranks;
     cli::object(out);
@@ -64,6 +69,8 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
   cli::row({"layout", parallel_text(o.parallel)});
   for (const char* key : {"world_size", "parameters", "vocab_size", "padded_vocab_size", "micro_batches"})
     cli::row({key, out[key].dump()});
+  for (const auto& s : stages)
+    cli::row({"stage", s["stage"].dump(), "pp " + s["pp_rank"].dump(), "chunk " + s["chunk"].dump(), s["holds"]});
   for (const auto& g : all_groups(placement)) {
     std::vector<std::string> fields{"group", g.name};
     for (const auto& ranks_of : g.groups) fields.push_back(list_text(ranks_of));

@@ -27,13 +27,21 @@ int stop_code(TrainingRun& run) {
 
 bool is_multiple(std::int64_t iteration, std::int64_t interval) { return interval > 0 && iteration % interval == 0; }
 
+void announce(TrainingRun& run) {
+  const auto& p = run.options.parallel;
+  run.report->start({{"parallel", to_json(p)}, {"world_size", run.world.size()}});
+  if (p.pp == 1) return;
+  for (const auto& s : stage_map(p, run.model.num_layers()))
+    log::info("stage {}: pipeline rank {}, chunk {}: {}", s.stage, s.pp_rank, s.chunk, s.holds);
+}
+
 int run_loop(TrainingRun& run) {
   const auto& o = run.options;
   const auto& at = run.at;
   if (run.speaks() && o.train_iters > 0 && at.iteration >= o.train_iters)
     log::warn("the checkpoint is at iteration {}, --train-iters is {}: nothing is left to train", at.iteration,
               o.train_iters);
-  if (run.report) run.report->start({{"parallel", to_json(o.parallel)}, {"world_size", run.world.size()}});
+  if (run.report) announce(run);
   int code = 0;
   bool leave = false;
   while (!leave && at.iteration < o.train_iters) {

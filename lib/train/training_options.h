@@ -10,7 +10,7 @@
 
 #include "data/tokenizer.h"
 #include "layout/model_spec.h"
-#include "layout/parallel_spec.h"
+#include "layout/pipeline_split.h"
 #include "optim/optimizer.h"
 
 namespace mt {
@@ -41,6 +41,7 @@ struct LrOptions {
 struct TrainingOptions {
   ModelOptions model;
   ParallelSpec parallel;
+  PipelineSplit split;  // fills vpp and stage_layers of `parallel`
   BatchSpec batch;
   bool global_batch_given = false;  // else micro_batch · dp, as Megatron
   DataOptions data;

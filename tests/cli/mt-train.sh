@@ -34,6 +34,15 @@ says $'layout\ttp 2, cp 1, pp 1, dp 2' $'world_size\t4' "$(printf 'parameters\t%
 expect 0 "" mt-train --dry-run --json --world-size 4 "${tiny[@]}"
 grep -q '^{"layout":{"tp":1,.*"world_size":4,' out.txt || fail "$(cat out.txt)"
 
+# Where layers do not divide: refused with what would do, or run as told; the map is printed.
+expect 3 "num-layers 3 is not divisible by pp·vpp 2; try pp·vpp 1 or 3, or num-layers 2 or 4, or --pipeline-model-parallel-layout 'Ett|tL'" \
+  mt-train --dry-run "${tiny[@]}" --num-layers 3 --pipeline-model-parallel-size 2
+expect 0 "" mt-train --dry-run "${tiny[@]}" --num-layers 3 --pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 2
+says $'layout\ttp 1, cp 1, pp 2, dp 1, stages Ett|tL' $'stage\t0\tpp 0\tchunk 0\tembedding, layers 0-1' \
+  $'stage\t1\tpp 1\tchunk 0\tlayer 2, output'
+expect 0 "stage 3: pipeline rank 1, chunk 1: layers 3-4, output" mt-train "${tiny[@]}" --num-layers 5 --local-ranks 2 \
+  --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "E|tt,|t|ttL" --metrics-file split.jsonl
+
 # The command line.
 expect 2 "did you mean --hidden-size?" mt-train --hiden-size 32
 expect 2 "unexpected argument 'extra'" mt-train extra

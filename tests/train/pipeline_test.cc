@@ -72,6 +72,73 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines,
                                          Pipeline{4, 1, "zb-h2"}, Pipeline{2, 1, "zb-2p"}),
                          pipeline_name);
 
+// What flags make of the split; the number of ranks is the pipeline's.
+struct Split {
+  const char* name;
+  int pp, vpp;
+  PipelineSplit split;
+  const char* stages;  // as the layout string
+};
+
+PipelineSplit by_layout(const char* layout) {
+  PipelineSplit s;
+  s.layout = layout;
+  return s;
+}
+
+std::vector<Split> splits() {
+  PipelineSplit first, counted;
+  first.first_layers = 3;
+  counted.count_embedding = counted.count_loss = true;
+  return {{"first 3 of 4", 2, 1, first, "Et*3|tL"},
+          {"embedding and loss counted", 3, 1, counted, "Et|tt|tL"},
+          {"ends without layers", 3, 1, by_layout("E|t*4|L"), "E|t*4|L"},
+          {"two chunks a rank", 2, 2, by_layout("Et|tt|,t|L"), "Et|tt|t|L"},
+          {"a stage of nothing", 4, 1, by_layout("Ett||t|tL"), "Ett||t|tL"}};
+}
+
+TEST(UnevenPipelines, GiveTheBitsOfOneStage) {
+  for (const auto& [family, bf16] : {std::pair{"gpt2", true}, {"llama", false}}) {
+    const TempDir dir;
+    auto o = base_options(dir, family, bf16);
+    o.train_iters = 3;
+    o.save = dir / "one";
+    const Curve one = test::run_tiny(o, 1);
+    for (const Split& s : splits()) {
+      SCOPED_TRACE(s.name);
+      fs::remove_all(dir / "many");
+      o.save = dir / "many";
+      o.split = s.split;
+      auto parted = with(o, {s.pp, 1, ""});
+      EXPECT_EQ(pipeline_layout_text(complete_options(parted, s.pp).parallel.stage_layers), s.stages);
+      EXPECT_EQ(complete_options(parted, s.pp).parallel.vpp, s.vpp);
+      const Curve many = test::run_tiny(parted, s.pp);
+      EXPECT_EQ(one.loss, many.loss);
+      EXPECT_EQ(one.grad_norm, many.grad_norm);
+      expect_same(dir / "one/iter_0000003", dir / "many/iter_0000003");
+    }
+  }
+}
+
+TEST(UnevenPipelines, ChangeOnResumeAndWithTheBackwardSplit) {
+  const TempDir dir;
+  auto o = base_options(dir, "gpt2", false);
+  o.save = dir / "whole";
+  test::run_tiny(o, 1);
+  o.save = dir / "parts";
+  o.exit_interval = 2;
+  o.split = by_layout("Ett|t||tL");
+  test::run_tiny(with(o, {4, 1, "zb-h1"}), 4);
+  o.exit_interval = 4;
+  o.load = dir / "parts";
+  o.split = by_layout("Et*3|tL");
+  test::run_tiny(with(o, {2, 1, "zb-2p"}), 2);
+  o.exit_interval = 0;
+  o.split = {};
+  test::run_tiny(with(o, {2, 2, "interleaved"}), 2);
+  expect_same(dir / "whole/iter_0000006", dir / "parts/iter_0000006");
+}
+
 TEST(PipelineMix, WithTpSpDpAndZeroIsBitwiseTheSameMixWithoutPipeline) {
   const TempDir dir;
   auto o = base_options(dir, "gpt2", true);
@@ -128,6 +195,10 @@ TEST(PipelineRefusals, SayWhatIsWrongAndWhatWouldDo) {
     }
   };
   refused(with(base, {3, 1, ""}), 3, "num-layers 4 is not divisible by pp");
+  refused(with(base, {3, 1, ""}), 3, "--pipeline-model-parallel-layout 'Et|tt|tL'");
+  auto split = with(base, {2, 1, ""});
+  split.split = by_layout("Ett|tttL");
+  refused(split, 2, "has 5 layers (letters t), num-layers is 4");
   refused(with(base, {2, 1, "dualpipe"}), 2, "two copies of the weights");
   refused(with(base, {2, 2, "zb-v"}), 2, "in a V");
   refused(with(base, {1, 2, ""}), 1, "num-virtual-stages-per-pipeline-rank 2");
