@@ -4,16 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/hash.h"
 
 namespace mt {
-namespace {
-
-// Smaller boxes go whole to one of their holders, as training does it: a thousand slivers of a norm help nobody.
-constexpr std::uint64_t kWorthCutting = 64 << 10;
-
-}  // namespace
-
 std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, const ModelSpec& model,
                                                     const ParallelSpec& parallel) {
   std::map<std::string, std::vector<const TensorEntry*>> stored;
@@ -28,7 +20,7 @@ std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, co
       for (const auto& piece : param.pieces) {
         if (stage_of.emplace(piece.name, c.pp).first->second != c.pp) continue;
         parameters.insert(piece.name);
-        const auto replica = replica_of(piece, model, parallel, c);
+        const auto replica = replica_of(piece, parallel, c);
         const auto entries = stored.find(piece.name);
         if (entries == stored.end())
           throw Error(Code::config, piece.name + ": the model has it, the checkpoint has not");
@@ -38,11 +30,7 @@ std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, co
                                                   tensor_text(t->name, t->kind), dims_text(piece.shape),
                                                   dims_text(t->shape)));
           if (piece.box.empty()) continue;
-          TensorBox own{t->name, t->kind, t->dtype, t->shape, piece.box};
-          if (own.bytes() >= kWorthCutting)
-            own.box = part_of(piece.box, replica.count, replica.index);
-          else if (xxh3(piece.name) % static_cast<std::uint64_t>(replica.count) != static_cast<std::uint64_t>(replica.index))
-            continue;
+          TensorBox own{t->name, t->kind, t->dtype, t->shape, written_part(piece, replica, t->dtype)};
           if (!own.box.empty()) owned[rank].push_back(std::move(own));
         }
       }

@@ -5,26 +5,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/store.h"
 
 namespace mt {
 
 namespace {
-
-constexpr std::int64_t kWholeBytes = 64 << 10;  // smaller boxes are not worth cutting
-
-// The part of a piece's box this rank writes; may be empty.
-Box written_part(const Piece& piece, const Replica& r, DType dtype) {
-  if (r.count == 1) return piece.box;
-  if (bytes_of(dtype, piece.box.size()) >= kWholeBytes) return part_of(piece.box, r.count, r.index);
-  const auto writer = static_cast<int>(xxh3(piece.name) % static_cast<std::uint64_t>(r.count));
-  if (writer == r.index) return piece.box;
-  Box none = piece.box;
-  if (!none.extent.empty()) none.extent[0] = 0;
-  return none;
-}
 
 struct KindRow {
   const char* kind;
@@ -58,8 +44,8 @@ std::vector<PlacedBox> replica_part(const ParamSpec& spec, const Piece& piece, c
   return {{part, piece.local.offset[0] * width + first}};
 }
 
-std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ModelSpec& model,
-                               const ParallelSpec& parallel, const Coordinate& at, DType compute) {
+std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ParallelSpec& parallel,
+                               const Coordinate& at, DType compute) {
   std::vector<Owned> out;
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
     const OwnedRange& shard = plan.shards[i];
@@ -69,18 +55,14 @@ std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardP
       for (const auto& [kind, dtype] : kinds_of(compute)) {
         std::vector<PlacedBox> parts;
         if (!plan.spec.sharded())
-          parts = replica_part(spec, piece, replica_of(piece, model, parallel, at), dtype);
-        else if (first_replica(piece, model, parallel, at))
+          parts = replica_part(spec, piece, replica_of(piece, parallel, at), dtype);
+        else if (first_replica(piece, at))
           parts = boxes_in_range(spec, piece, shard.begin, shard.end);
         for (auto& p : parts)
           out.push_back({{piece.name, kind, dtype, piece.shape, std::move(p.box)}, i, p.at - shard.begin});
       }
   }
   return out;
-}
-
-ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& at) {
-  return {parallel.zero_stage, parallel.cp * parallel.dp, at.cp + parallel.cp * at.dp};
 }
 
 View state_of(const ParameterStore& store, const Optimizer& optimizer, std::size_t shard, const std::string& kind) {
@@ -139,8 +121,7 @@ std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec
                                       DType compute) {
   const auto specs = param_specs(model, parallel, coordinate);
   std::vector<TensorBox> out;
-  for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), model, parallel, coordinate,
-                             compute))
+  for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), parallel, coordinate, compute))
     out.push_back(std::move(o.what));
   return out;
 }
@@ -201,7 +182,7 @@ std::uint64_t save_training(const std::filesystem::path& root, const CheckpointM
   Communicator& world = *groups.world;
   std::vector<TensorShard> shards;
   for (const auto& o :
-       owned_boxes(store.specs(), store.plan(), model, groups.placement.spec, groups.coordinate, store.compute_dtype()))
+       owned_boxes(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, store.compute_dtype()))
     shards.push_back({o.what, address(state_of(store, optimizer, o.shard, o.what.kind), o.at)});
   const bool first = world.rank() == 0;
   std::uint64_t bytes = 0;

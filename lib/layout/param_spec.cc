@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace mt {
 
@@ -48,6 +49,7 @@ class Builder {
                              const std::vector<Axis>& axes) {
         s.pieces.push_back(row_piece(attn + part + "." + what, heads * d, first * d, rows, at, matrix, init));
         s.pieces.back().replicated = s.pieces.back().grad_sum = axes;
+        if (!axes.empty()) s.pieces.back().tp_replicas = share;
         at += rows;
       };
       piece("linear_q", a.heads, std::int64_t{a.heads} / p_.tp * c_.tp, q_rows, {});
@@ -136,7 +138,7 @@ class Builder {
   void replicated(std::string name, Dims shape, Init init, bool partial) {
     ParamSpec s = start(name, shape);
     Piece p{std::move(name), shape, whole(shape), whole(shape), {}, {}, init};
-    if (p_.tp > 1) p.replicated = {Axis::tp};
+    if (p_.tp > 1) p.replicated = {Axis::tp}, p.tp_replicas = p_.tp;
     if (p_.tp > 1 && partial) p.grad_sum = {Axis::tp};
     s.pieces.push_back(std::move(p));
     finish(std::move(s));
@@ -204,25 +206,22 @@ std::vector<ParamSpec> param_specs(const ModelSpec& model, const ParallelSpec& p
   return b.take();
 }
 
-namespace {
+bool first_replica(const Piece& piece, const Coordinate& c) { return c.tp % piece.tp_replicas == 0; }
 
-int tp_replicas(const Piece& piece, const ModelSpec& model, const ParallelSpec& parallel) {
-  if (piece.replicated.empty()) return 1;
-  if (piece.replicated.front() == Axis::tp) return parallel.tp;
-  for (const auto& row : model.decoder().rows)
-    if (row.kind == RowKind::attention) return std::max(1, parallel.tp / row.attention.kv_heads);
-  return 1;
-}
-
-}  // namespace
-
-bool first_replica(const Piece& piece, const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& c) {
-  return c.tp % tp_replicas(piece, model, parallel) == 0;
-}
-
-Replica replica_of(const Piece& piece, const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& c) {
-  const int tp = tp_replicas(piece, model, parallel);
+Replica replica_of(const Piece& piece, const ParallelSpec& parallel, const Coordinate& c) {
+  const int tp = piece.tp_replicas;
   return {c.tp % tp + tp * (c.cp + parallel.cp * c.dp), tp * parallel.cp * parallel.dp};
+}
+
+Box written_part(const Piece& piece, const Replica& replica, DType dtype) {
+  constexpr std::int64_t kWorthCutting = 64 << 10;
+  if (replica.count == 1) return piece.box;
+  if (bytes_of(dtype, piece.box.size()) >= kWorthCutting) return part_of(piece.box, replica.count, replica.index);
+  const auto writer = static_cast<int>(xxh3(piece.name) % static_cast<std::uint64_t>(replica.count));
+  if (writer == replica.index) return piece.box;
+  Box none = piece.box;
+  if (!none.extent.empty()) none.extent[0] = 0;
+  return none;
 }
 
 std::vector<LogicalTensor> logical_tensors(const ModelSpec& model) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "layout/box.h"
 #include "layout/model_spec.h"
 #include "layout/placement.h"
@@ -32,6 +33,7 @@ struct Piece {
   std::vector<Axis> replicated;  // axes of tp|kv whose ranks hold the same box (dp and cp always do)
   std::vector<Axis> grad_sum;    // of those, axes whose ranks each have only part of the gradient
   Init init;
+  int tp_replicas = 1;  // so many tp ranks, one after the other, hold the same box: those of `replicated`
 };
 
 struct ParamSpec {
@@ -62,13 +64,17 @@ std::vector<ParamSpec> param_specs(const ModelSpec& model, const ParallelSpec& p
 int num_units(const ModelSpec& model);
 
 // True if this rank counts and saves the piece's box among the tp ranks that hold it (the first of its replicas).
-bool first_replica(const Piece& piece, const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& c);
+bool first_replica(const Piece& piece, const Coordinate& c);
 // Position of this rank among all ranks that hold the same box, and their number: tp replicas × cp × dp. The box is
 // written by all of them, a part each (part_of).
 struct Replica {
   int index = 0, count = 1;
 };
-Replica replica_of(const Piece& piece, const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& c);
+Replica replica_of(const Piece& piece, const ParallelSpec& parallel, const Coordinate& c);
+
+// What of the piece's box this rank writes when it is stored with elements of `dtype`: an equal part, or, where the box
+// is under 64 KiB and not worth cutting, all or nothing, by the piece's name. May be empty.
+Box written_part(const Piece& piece, const Replica& replica, DType dtype);
 
 // Logical tensors of the whole model: name and true shape, each once, in table order.
 struct LogicalTensor {

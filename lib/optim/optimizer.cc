@@ -74,17 +74,13 @@ void Optimizer::publish(Stream& stream, const Groups& groups) {
 
 double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
   zero_bytes(stream, bins_.view().data, bins_.bytes());
-  const auto& parallel = groups.placement.spec;
   const auto& shards = store_.plan().shards;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto& spec = store_.spec(shards[i].param);
     if (spec.tie_copy) continue;
     for (const auto& piece : spec.pieces) {
       // A replica other than the first holds the same gradient; counting it would count the parameter twice.
-      const int copies = piece.replicated.empty() ? 1
-                         : piece.replicated.front() == Axis::tp ? parallel.tp
-                                                                : groups.kv->size();
-      if (groups.coordinate.tp % copies != 0) continue;
+      if (!first_replica(piece, groups.coordinate)) continue;
       for (const auto& part : boxes_in_range(spec, piece, shards[i].begin, shards[i].end)) {
         const std::int64_t at = part.at - shards[i].begin;
         ops::sum_squares(stream, {.x = store_.shard_grad(i).rows(at, at + part.box.size()), .bins = bins_});

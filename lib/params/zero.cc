@@ -14,6 +14,10 @@ std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to
 
 }  // namespace
 
+ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& at) {
+  return {parallel.zero_stage, parallel.cp * parallel.dp, at.cp + parallel.cp * at.dp};
+}
+
 const Bucket& ShardPlan::bucket_of(int unit) const {
   for (const auto& b : buckets)
     if (b.unit == unit) return b;

@@ -19,6 +19,9 @@ struct ShardSpec {
   bool sharded() const { return stage > 0; }
 };
 
+// Of the rank at a coordinate; ranks of the dp·cp group count cp first.
+ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& coordinate);
+
 // Elements, from the start of all buckets.
 struct Bucket {
   int unit = 0;

@@ -77,7 +77,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
   const auto& o = options;
   store = std::make_unique<ParameterStore>(
       specs, compute(), device, ParameterStore::Gradients::present,
-      ShardSpec{o.parallel.zero_stage, groups.dp_cp->size(), groups.dp_cp->rank()});
+      shard_spec(o.parallel, groups.coordinate));
   optimizer = std::make_unique<Optimizer>(*store, o.adam, device);
   std::vector<const Model*> models;
   for (int c = 0; c < o.parallel.vpp; ++c) {

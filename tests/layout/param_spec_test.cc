@@ -65,14 +65,15 @@ TEST(ParamSpec, PiecesOfAllRanksCoverEachTensorOnceForEveryReplica) {
         for (const auto& piece : spec.pieces) {
           ASSERT_TRUE(held.count(piece.name)) << piece.name;
           ASSERT_TRUE(inside(piece.box, piece.shape)) << piece.name;
-          const Replica r = replica_of(piece, model, parallel, c);
+          const Replica r = replica_of(piece, parallel, c);
           ASSERT_TRUE(r.index >= 0 && r.index < r.count) << piece.name;
           replicas[piece.name] = r.count;
           count(held[piece.name], piece.shape, piece.box);
-          if (c.dp == 0 && c.cp == 0 && first_replica(piece, model, parallel, c))
+          if (c.dp == 0 && c.cp == 0 && first_replica(piece, c))
             count(first[piece.name], piece.shape, piece.box);
           // What a checkpoint writes: a part for each replica.
-          if (!piece.box.empty()) count(written[piece.name], piece.shape, part_of(piece.box, r.count, r.index));
+          const Box part = written_part(piece, r, DType::f32);
+          if (!part.empty()) count(written[piece.name], piece.shape, part);
         }
     for (const auto& t : logical_tensors(model)) {
       const auto n = static_cast<std::size_t>(num_elements(t.shape));
@@ -81,6 +82,23 @@ TEST(ParamSpec, PiecesOfAllRanksCoverEachTensorOnceForEveryReplica) {
       EXPECT_EQ(written[t.name], Elements(n, 1)) << t.name << ": parts written";
     }
   }
+}
+
+TEST(ParamSpec, ABoxIsCutAmongItsReplicasFrom64KibOnAndElseWrittenByOne) {
+  Piece piece{"w", {128, 128}, whole({128, 128}), whole({128, 128}), {}, {}, {}};
+  const auto elements = [&](DType dtype) {
+    std::vector<std::int64_t> n;
+    for (int i = 0; i < 4; ++i) {
+      const Box part = written_part(piece, {i, 4}, dtype);
+      n.push_back(part.empty() ? 0 : part.size());
+    }
+    return n;
+  };
+  EXPECT_EQ(elements(DType::f32), (std::vector<std::int64_t>{4096, 4096, 4096, 4096}));  // exactly 64 KiB
+  auto small = elements(DType::bf16);
+  std::sort(small.begin(), small.end());
+  EXPECT_EQ(small, (std::vector<std::int64_t>{0, 0, 0, 16384}));
+  EXPECT_EQ(written_part(piece, {0, 1}, DType::bf16), piece.box);
 }
 
 TEST(ParamSpec, LocalBoxesAreDisjointAndFillAllButVocabularyPadding) {
