@@ -15,6 +15,7 @@ cli::Command list_command();
 cli::Command info_command();
 cli::Command verify_command();
 cli::Command diff_command();
+cli::Command gc_command();
 cli::Command random_command();
 
 // The checkpoint an argument names; what was passed over is told on stderr.

@@ -121,6 +121,8 @@ void add_checkpoint(OptionTable& t, TrainingOptions& o) {
   t.group("Checkpoint");
   t.add("save", o.save, "DIR", "where to save");
   t.add("save-interval", o.save_interval, "N", "save every N steps; 0: at the end only", "steps");
+  t.add("save-retain-interval", o.save_retain_interval, "N",
+        "remove the previous save after the next unless its step is a multiple of N; 0: all stay", "steps");
   t.add("load", o.load, "DIR", "resume from here");
   t.add("load-if-present", o.load_if_present, "", "start fresh when there is no checkpoint in --load yet");
   t.add("ckpt-step", o.ckpt_step, "N", "load this iteration, not the newest");

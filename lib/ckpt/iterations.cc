@@ -268,7 +268,7 @@ void remove_directory(const fs::path& dir) {
 
 std::vector<IterationInfo> list_iterations(const fs::path& root) { return scan(root, 0); }
 
-std::vector<fs::path> retain(const fs::path& root, const RetainPolicy& policy) {
+std::vector<fs::path> retain(const fs::path& root, const RetainPolicy& policy, bool dry_run) {
   std::vector<fs::path> removed;
   if (policy.keep_newest <= 0) return removed;
   std::vector<IterationInfo> complete;
@@ -284,10 +284,20 @@ std::vector<fs::path> retain(const fs::path& root, const RetainPolicy& policy) {
   for (std::size_t k = 0; k < newest; ++k) {
     const auto& i = complete[k];
     if (i.tracked || (policy.keep_interval > 0 && i.iteration % policy.keep_interval == 0)) continue;
-    remove_directory(i.dir);
+    if (!dry_run) remove_directory(i.dir);
     removed.push_back(i.dir);
   }
   return removed;
+}
+
+std::optional<fs::path> drop_superseded(const fs::path& root, std::optional<std::int64_t> tracked_before,
+                                        std::int64_t committed, std::int64_t interval) {
+  if (interval <= 0 || !tracked_before || *tracked_before <= 0) return std::nullopt;
+  if (*tracked_before >= committed || *tracked_before % interval == 0) return std::nullopt;
+  const auto dir = root / iteration_name(*tracked_before);
+  if (!is_folder(dir) || fs::is_symlink(fs::symlink_status(dir))) return std::nullopt;
+  remove_directory(dir);
+  return dir;
 }
 
 std::vector<fs::path> collect_garbage(const fs::path& root, bool dry_run) {

@@ -67,9 +67,19 @@ struct RetainPolicy {
 
 // Remove what the policy does not keep. Never the one the tracker names, never the only complete one, nothing
 // incomplete. A directory is renamed to a temporary name first, so one half removed is never taken for a checkpoint.
-//   gives  the removed paths
 //   fails  Error{io}
-std::vector<std::filesystem::path> retain(const std::filesystem::path& root, const RetainPolicy& policy);
+//   gives  the removed paths;  with `dry_run` what would go
+std::vector<std::filesystem::path> retain(const std::filesystem::path& root, const RetainPolicy& policy,
+                                          bool dry_run = false);
+
+// What a save with --save-retain-interval does after its commit, by Megatron's rule: the iteration that the tracker
+// named before goes, unless it is 0, a multiple of `interval`, newer than `committed`, or a link.
+//   interval  0: nothing goes
+//   gives     the removed path, or nothing
+//   fails     Error{io}; the committed checkpoint is not touched
+std::optional<std::filesystem::path> drop_superseded(const std::filesystem::path& root,
+                                                     std::optional<std::int64_t> tracked_before,
+                                                     std::int64_t committed, std::int64_t interval);
 
 // Remove what no save will ever finish: temporary and incomplete directories. Call when nobody is saving there.
 //   gives  the removed paths;  with `dry_run` what would go

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "ckpt/store.h"
+#include "ckpt/iterations.h"
 
 namespace mt {
 
@@ -175,25 +175,47 @@ void together(const std::filesystem::path& root, std::int64_t iteration, Stream&
 
 }  // namespace
 
-std::uint64_t save_training(const std::filesystem::path& root, const CheckpointMeta& meta, const ModelSpec& model,
-                            Stream& stream, const Groups& groups, const ParameterStore& store,
-                            const Optimizer& optimizer) {
-  stream.synchronize();
-  Communicator& world = *groups.world;
+std::vector<TensorShard> shards_to_write(const TrainingState& state) {
+  const auto& [stream, groups, store, optimizer] = state;
   std::vector<TensorShard> shards;
   for (const auto& o :
        owned_boxes(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, store.compute_dtype()))
     shards.push_back({o.what, address(state_of(store, optimizer, o.shard, o.what.kind), o.at)});
+  return shards;
+}
+
+void publish_save(const SaveTarget& target, const CheckpointMeta& meta) {
+  std::optional<std::int64_t> before;
+  try {
+    before = read_tracker(target.root);
+  } catch (const Error&) {  // commit() replaces it
+  }
+  commit(target.root, meta);
+  try {
+    if (const auto gone = drop_superseded(target.root, before, meta.iteration, target.retain_interval))
+      log::info("removed {}", gone->string());
+  } catch (const Error& e) {
+    log::warn("{}", e.what());
+  }
+}
+
+std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state) {
+  state.stream.synchronize();
+  Communicator& world = *state.groups.world;
+  const auto shards = shards_to_write(state);
   const bool first = world.rank() == 0;
   std::uint64_t bytes = 0;
-  together(root, meta.iteration, stream, world, [&] {
-    if (first) begin_save(root, meta.iteration);
+  const auto together_here = [&](const std::function<void()>& act) {
+    together(target.root, meta.iteration, state.stream, world, act);
+  };
+  together_here([&] {
+    if (first) begin_save(target.root, meta.iteration);
   });
-  together(root, meta.iteration, stream, world, [&] {
-    bytes = write_rank(root / temporary_name(meta.iteration), world.rank(), shards).file_bytes;
+  together_here([&] {
+    bytes = write_rank(target.root / temporary_name(meta.iteration), world.rank(), shards).file_bytes;
   });
-  together(root, meta.iteration, stream, world, [&] {
-    if (first) commit(root, meta);
+  together_here([&] {
+    if (first) publish_save(target, meta);
   });
   return bytes;
 }

@@ -9,6 +9,7 @@
 
 #include "ckpt/manifest.h"
 #include "ckpt/reader.h"
+#include "ckpt/store.h"
 #include "comm/groups.h"
 #include "optim/optimizer.h"
 
@@ -35,13 +36,32 @@ void load_training(const Reader& reader, Stream& stream, const Groups& groups, P
 // Weights alone into the store, for scoring.
 void load_weights(const Reader& reader, Stream& stream, ParameterStore& store);
 
-// Save the whole job's state as `meta.iteration` under `root`. Collective over the world.
+// Where saves go, and which stay: retain_interval as drop_superseded() in ckpt/iterations.h.
+struct SaveTarget {
+  std::filesystem::path root;
+  std::int64_t retain_interval = 0;
+};
+
+// What a rank saves, borrowed.
+struct TrainingState {
+  Stream& stream;
+  const Groups& groups;
+  const ParameterStore& store;
+  const Optimizer& optimizer;
+};
+
+// The shards this rank writes, pointing into parameters and optimizer state. The stream must be synchronized.
+std::vector<TensorShard> shards_to_write(const TrainingState& state);
+
+// Save the whole job's state as `meta.iteration`. Collective over the world.
 //   gives  bytes of this rank's data file
 //   fails  on every rank: with its own error where it failed, with Error{io} saying so elsewhere; nothing is left over
 //          and the previous checkpoint stays
-std::uint64_t save_training(const std::filesystem::path& root, const CheckpointMeta& meta, const ModelSpec& model,
-                            Stream& stream, const Groups& groups, const ParameterStore& store,
-                            const Optimizer& optimizer);
+std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state);
+
+// The last act of a save, on one rank, once every rank's files are durable: commit(), then what is superseded goes. A
+// removal that fails is a warning: the checkpoint stands.   fails  as commit()
+void publish_save(const SaveTarget& target, const CheckpointMeta& meta);
 
 // True on every rank of the group if `mine` is true on any. Collective.
 bool any_rank(Stream& stream, Communicator& group, bool mine);

@@ -114,6 +114,11 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   if (o.lr.warmup_init > o.lr.lr)
     add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
   if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
+  if (o.save_retain_interval != 0 &&
+      (o.save_interval <= 0 || o.save_retain_interval < 0 || o.save_retain_interval % o.save_interval != 0))
+    add(fmt::format("save-retain-interval {} is not a multiple of save-interval {}", o.save_retain_interval,
+                    o.save_interval),
+        o.save_interval > 0 ? fmt::format("--save-retain-interval {}", o.save_interval * 10) : "--save-interval 100");
   if (o.lr.warmup_fraction < 0 || o.lr.warmup_fraction >= 1)
     add(fmt::format("lr-warmup-fraction {} is not in [0, 1)", o.lr.warmup_fraction), "--lr-warmup-fraction 0.01");
   if (o.lr.decay_style == "WSD" && !o.lr.wsd_decay_iters)

@@ -38,7 +38,8 @@ void save_checkpoint(TrainingRun& run) {
   run.phase("save");
   const auto start = Clock::now();
   const std::uint64_t bytes =
-      save_training(run.options.save, meta_of(run), run.model, run.stream, run.groups, *run.store, *run.optimizer);
+      save_training({run.options.save, run.options.save_retain_interval}, meta_of(run),
+                    {run.stream, run.groups, *run.store, *run.optimizer});
   run.saved_iteration = run.at.iteration;
   if (!run.report) return;
   const auto path = std::filesystem::path(run.options.save) / iteration_name(run.at.iteration);

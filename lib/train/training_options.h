@@ -58,7 +58,7 @@ struct TrainingOptions {
   std::int64_t exit_interval = 0;      // leave at iterations that are multiples of it; 0: never
 
   std::string save, load;
-  std::int64_t save_interval = 0;
+  std::int64_t save_interval = 0, save_retain_interval = 0;
   std::optional<std::int64_t> ckpt_step;
   bool load_if_present = false, use_checkpoint_args = false;
   bool finetune = false, no_load_optim = false;

@@ -9,11 +9,11 @@
 #include <optional>
 #include <vector>
 
+#include "ckpt/save_lock.h"
 #include "engine/executor.h"
 #include "optim/optimizer.h"
 #include "train/batch_source.h"
 #include "train/run_record.h"
-#include "train/save_lock.h"
 #include "train/trainer.h"
 
 namespace mt {

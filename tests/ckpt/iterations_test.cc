@@ -123,6 +123,8 @@ TEST_F(IterationsTest, ListingShowsCompleteIncompleteAndUnfinished) {
 TEST_F(IterationsTest, RetentionKeepsTheNewestTheMultiplesAndTheTracked) {
   for (const int i : {10, 20, 30, 40, 50, 60}) save(i);
   tracker("20");
+  EXPECT_EQ(retain(root_.path(), {2, 30}, true), (std::vector<fs::path>{dir(10), dir(40)}));
+  EXPECT_TRUE(fs::exists(dir(10))) << "a dry run removes nothing";
   const auto removed = retain(root_.path(), {2, 30});
   EXPECT_EQ(removed, (std::vector<fs::path>{dir(10), dir(40)}));
   std::vector<std::int64_t> left;
@@ -140,6 +142,24 @@ TEST_F(IterationsTest, RetentionNeverRemovesTheOnlyCompleteCheckpoint) {
   fs::remove(root_ / kTrackerName);
   EXPECT_TRUE(retain(root_.path(), {1, 0}).empty());
   EXPECT_EQ(resolve(root_.path()).iteration, 10);
+}
+
+TEST_F(IterationsTest, ASupersededSaveGoesUnlessItIsOnTheGridNewerOrALink) {
+  for (const int i : {0, 10, 20, 30}) save(i);
+  EXPECT_FALSE(drop_superseded(root_.path(), 10, 20, 0)) << "no interval";
+  EXPECT_FALSE(drop_superseded(root_.path(), std::nullopt, 20, 30)) << "the first save";
+  EXPECT_FALSE(drop_superseded(root_.path(), 0, 10, 30)) << "the initial state";
+  EXPECT_FALSE(drop_superseded(root_.path(), 30, 40, 30)) << "on the grid";
+  EXPECT_FALSE(drop_superseded(root_.path(), 20, 10, 30)) << "the run went back: 20 is not older";
+  EXPECT_FALSE(drop_superseded(root_.path(), 20, 20, 30)) << "saved again";
+  EXPECT_EQ(drop_superseded(root_.path(), 10, 20, 30), dir(10));
+  EXPECT_FALSE(drop_superseded(root_.path(), 10, 20, 30)) << "already gone";
+  fs::rename(dir(20), root_ / "elsewhere");
+  fs::create_directory_symlink(root_ / "elsewhere", dir(20));
+  EXPECT_FALSE(drop_superseded(root_.path(), 20, 30, 30)) << "a link";
+  std::vector<std::int64_t> left;
+  for (const auto& i : list_iterations(root_.path())) left.push_back(i.iteration);
+  EXPECT_EQ(left, (std::vector<std::int64_t>{0, 20, 30}));
 }
 
 TEST_F(IterationsTest, GarbageIsWhatNoSaveWillFinish) {

@@ -185,6 +185,40 @@ TEST_F(MtCkpt, AnEditedManifestIsDamageAndOneOfAnOlderProgramIsNoted) {
   EXPECT_EQ(good("mt-ckpt verify a --json").objects()[0]["manifest_checksum"], true);
 }
 
+TEST_F(MtCkpt, GcRemovesWhatDidNotEndAndWhatIsNotRetainedButFirstOnlySaysSo) {
+  for (const char* i : {"10", "20", "30", "40"}) good(std::string("mt-ckpt random --save a --iteration ") + i);
+  fs::create_directory(*this / "a/.iter_0000050.tmp");
+  fs::create_directory(*this / "a/iter_0000045");
+  std::ofstream(*this / "a/latest_checkpointed_iteration.txt") << "30\n";
+  const auto dry = good("mt-ckpt gc a --dry-run --save-retain-interval 20").rows();
+  ASSERT_EQ(dry.size(), 4u);
+  EXPECT_EQ(dry[1][0] + dry[1][1] + dry[1][2], "would removeunfinisheda/iter_0000045");
+  EXPECT_EQ(dry[2][2], "a/.iter_0000050.tmp");
+  EXPECT_EQ(dry[3][1] + dry[3][2], "not retaineda/iter_0000010");
+  EXPECT_EQ(good("mt-ckpt list a").rows().size(), 7u);
+
+  EXPECT_EQ(good("mt-ckpt gc a").rows().size(), 3u) << "complete ones stay unless asked";
+  EXPECT_EQ(good("mt-ckpt list a").rows().size(), 5u);
+  const auto gone = good("mt-ckpt gc a --keep-newest 1 --json").objects();
+  ASSERT_EQ(gone.size(), 2u);
+  EXPECT_EQ(gone[0]["act"], "removed");
+  EXPECT_EQ(gone[0]["path"], "a/iter_0000010");
+  EXPECT_EQ(gone[1]["path"], "a/iter_0000020") << "30 is the tracker's, 40 the newest";
+  EXPECT_EQ(good("mt-ckpt info a --json").objects()[0]["iteration"], 30);
+  EXPECT_EQ(good("mt-ckpt gc a --keep-newest 1").rows().size(), 1u);
+}
+
+TEST_F(MtCkpt, GcRefusesWhatIsNotThereAndWhatARunIsSavingTo) {
+  EXPECT_EQ(run("mt-ckpt gc nowhere").status, 5);
+  EXPECT_FALSE(fs::exists(*this / "nowhere"));
+  good("mt-ckpt random --save a");
+  EXPECT_EQ(run("mt-ckpt gc a --keep-newest -1").status, 2);
+  EXPECT_EQ(run("mt-ckpt gc a --save-retain-interval -1").status, 2);
+  const auto o = run("flock a/.lock mt-ckpt gc a");
+  EXPECT_EQ(o.status, 5);
+  EXPECT_CONTAINS(o.err, "another run is saving there");
+}
+
 TEST_F(MtCkpt, WhatCannotBeSubtractedHasNoLargestDifference) {
   good("mt-ckpt random --save a && mt-ckpt random --save half --bf16 && mt-ckpt random --save wide --hidden-size 128");
   for (const char* other : {"half", "wide"}) {

@@ -32,7 +32,7 @@ inline void save(const std::filesystem::path& root, Communicator& world, RankSta
   meta.world_size = world.size();
   meta.version = "test";
   meta.specs = {{"model", to_json(r.model)}, {"compute_dtype", dtype_name(r.store.compute_dtype())}};
-  (void)save_training(root, meta, r.model, r.stream, r.groups, r.store, r.optimizer);
+  (void)save_training({root}, meta, {r.stream, r.groups, r.store, r.optimizer});
 }
 
 }  // namespace mt::test

@@ -261,6 +261,30 @@ TEST(Samples, PaddingIsMaskedByPlaceAndTheEndTokenKeepsItsLoss) {
 
 // ---- stops and refusals --------------------------------------------------------------------------------------
 
+TEST(Retention, ASaveOffTheGridGoesWhenTheNextIsThere) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.save = dir / "run";
+  o.save_interval = 2;
+  o.save_retain_interval = 6;
+  o.train_iters = 11;
+  test::run_tiny(o, 2);
+  std::vector<std::int64_t> left;
+  for (const auto& i : list_iterations(o.save)) left.push_back(i.iteration);
+  EXPECT_EQ(left, (std::vector<std::int64_t>{6, 11}));
+  EXPECT_EQ(read_tracker(o.save), 11);
+
+  o.save_retain_interval = 5;
+  try {
+    complete_options(o, 2);
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::config);
+    EXPECT_NE(std::string(e.what()).find("save-retain-interval 5 is not a multiple of save-interval 2"), std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(Signals, TermOnOneRankSavesOnAllAtTheSameStep) {
   const TempDir dir;
   auto o = test::tiny_options(dir);

@@ -1,4 +1,4 @@
-#include "train/save_lock.h"
+#include "ckpt/save_lock.h"
 
 #include <cerrno>
 

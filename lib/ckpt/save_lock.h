@@ -1,7 +1,7 @@
 #pragma once
 // The --save directory of a running job: it exists, can be written, and no other job writes to it.
 //
-// Code: train/save_lock.cc. Tests: tests/train/save_lock_test.cc.
+// Code: ckpt/save_lock.cc. Tests: tests/train/save_lock_test.cc.
 
 #include <filesystem>
 
