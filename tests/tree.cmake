@@ -41,6 +41,7 @@ mt_script_test(lint.headers_alone lint/headers_alone.sh LABELS lint
   ARGS "${CMAKE_CXX_COMPILER}" "${CMAKE_BINARY_DIR}/generated" ${mpi_flags})
 set_tests_properties(lint.headers_alone PROPERTIES PROCESSORS 2)
 mt_script_test(lint.man_pages lint/man_pages.sh LABELS "lint;man" ARGS ${tools})
+mt_script_test(lint.megatron_flags lint/megatron_flags.sh LABELS "lint;man")
 mt_script_test(lint.linkage lint/linkage.sh LABELS lint ARGS ${tools})
 file(GLOB pages CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/man/*.1")
 file(GLOB others CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/man/*.5" "${CMAKE_SOURCE_DIR}/man/*.7")

@@ -28,6 +28,7 @@ struct Arguments {
 
 ParallelSpec new_parallel(const Arguments& a, const ModelSpec& model, const Json& specs, const std::string& where) {
   auto p = parallel_from_json(json_field<Json>(specs, "parallel", where), where);
+  if (p.etp == p.tp) p.etp = a.tp.value_or(p.tp);  // it follows tp unless it was set apart
   p.tp = a.tp.value_or(p.tp);
   p.dp = a.dp.value_or(p.dp);
   if (p.tp == 1) p.sequence_parallel = false;

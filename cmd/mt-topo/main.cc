@@ -86,11 +86,14 @@ std::function<int()> groups_command(mt::OptionTable& t, const mt::cli::Shared& s
   t.add("pipeline-model-parallel-size", f->parallel.pp, "N", "ranks that share the depth");
   t.add("context-parallel-size", f->parallel.cp, "N", "ranks that share a sequence");
   t.add("expert-model-parallel-size", f->parallel.ep, "N", "ranks that share the experts");
-  t.add("expert-tensor-parallel-size", f->parallel.etp, "N", "ranks that share an expert");
+  t.add("expert-tensor-parallel-size", f->parallel.etp, "N", "ranks that share an expert; default as many as share a layer");
   t.add("rank-order", f->parallel.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
   t.add("ranks-per-host", f->ranks_per_host, "N", "say which groups cross hosts");
   t.add("group", f->only, "NAME", "this group only");
-  return [f, &shared] { return print_groups(*f, shared.json); };
+  return [f, &t, &shared] {
+    if (!t.given("expert-tensor-parallel-size")) f->parallel.etp = f->parallel.tp;
+    return print_groups(*f, shared.json);
+  };
 }
 
 std::function<int()> show_command(mt::OptionTable&, const mt::cli::Shared& shared) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "comm/rank_watch.h"
 #include "comm/world.h"
+#include "options/launcher_environment.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -58,6 +60,16 @@ auto located(comm::StatusSlot& slot, const std::string& rank, Body body) {
   }
 }
 
+// Ranks that were asked for, against those there are.
+void check_ranks(const Launch& launch, int there) {
+  if (launch.world_size != 0 && launch.world_size != there)
+    throw Error(Code::config, fmt::format("--world-size {} with {} rank{}", launch.world_size, there, there == 1 ? "" : "s"),
+                "", fmt::format("start {} ranks, or leave out --world-size", launch.world_size));
+  if (launch.script_ranks != 0 && launch.script_ranks != there && comm::launched_rank().rank == 0)
+    log::warn("the script of --args-file starts {} ranks, here there {} {}", launch.script_ranks, there == 1 ? "is" : "are",
+              there);
+}
+
 int run_threads(const TrainingOptions& given, int num_ranks, const CommOptions& comm) {
   const TrainingOptions options = complete_options(given, num_ranks);
   std::deque<comm::StatusSlot> slots(static_cast<std::size_t>(num_ranks));
@@ -72,7 +84,7 @@ int run_threads(const TrainingOptions& given, int num_ranks, const CommOptions& 
   return status;
 }
 
-int run_mpi(const TrainingOptions& given, CommOptions comm) {
+int run_mpi(const TrainingOptions& given, const Launch& launch, CommOptions comm) {
   const auto page = comm::StatusPage::open(comm::launched_rank());
   comm::watch_rank(*page, {comm.timeout_s});
   comm.status = &page->mine();
@@ -84,6 +96,7 @@ int run_mpi(const TrainingOptions& given, CommOptions comm) {
       Stream stream;
       world->barrier(stream).wait_host();
       page->forget_name();
+      check_ranks(launch, world->size());
       const int status =
           train(*world, complete_options(given, world->size()), hooks_of(page->mine(), world->rank()));
       if (status == 0) return 0;
@@ -109,8 +122,10 @@ int run_ranks(const TrainingOptions& given, const Launch& launch) {
   if (launch.local_ranks != 0 && comm::launched_rank().world > 1)
     throw Error(Code::usage, "--local-ranks under an MPI launcher would train once a process", "--local-ranks",
                 "leave out --local-ranks, or the launcher");
+  options::check_launcher_environment(launch.local_ranks, std::getenv);
+  if (!comm::started_by_mpi()) check_ranks(launch, std::max(1, launch.local_ranks));
   if (launch.local_ranks != 0) return run_threads(given, launch.local_ranks, comm);
-  if (comm::started_by_mpi()) return run_mpi(given, comm);
+  if (comm::started_by_mpi()) return run_mpi(given, launch, comm);
   comm::StatusSlot slot;
   const auto world = comm::solo_world(comm);
   return located(slot, "", [&] { return train(*world, complete_options(given, 1), hooks_of(slot, 0)); });

@@ -10,7 +10,8 @@ namespace mt {
 struct Launch {
   int local_ranks = 0;  // > 0: threads of this process
   bool dry_run = false;
-  int world_size = 0;
+  int world_size = 0;    // ranks there should be; 0: not said
+  int script_ranks = 0;  // ranks the script of --args-file starts; 0: not said
 };
 
 // Train on all ranks.

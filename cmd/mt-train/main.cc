@@ -1,5 +1,6 @@
 // mt-train: the hybrid-parallel trainer.
 
+#include <cstdlib>
 #include <memory>
 
 #include <unistd.h>
@@ -7,9 +8,12 @@
 #include "base/cli.h"
 #include "base/error.h"
 #include "base/features.h"
+#include "base/log.h"
 #include "comm/status_page.h"
 #include "comm/world.h"
 #include "launch.h"
+#include "options/launcher_environment.h"
+#include "options/megatron_flags.h"
 #include "options/training_flags.h"
 #include "train/dry_run.h"
 
@@ -17,6 +21,13 @@ namespace {
 
 using mt::Launch;
 using mt::TrainingOptions;
+
+// Ranks of a dry run: those said, else the script's, else the environment's, else what the degrees make.
+int world_of_dry_run(const Launch& launch, const TrainingOptions& options) {
+  if (launch.world_size != 0) return launch.world_size;
+  if (launch.script_ranks != 0) return launch.script_ranks;
+  return options.data_parallel_size ? 0 : mt::options::world_of_environment(std::getenv);
+}
 
 std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared) {
   auto options = std::make_shared<TrainingOptions>();
@@ -31,10 +42,17 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
   table.group("Launch");
   table.add("local-ranks", launch->local_ranks, "N", "run N ranks as threads of this process, without MPI");
   table.add("dry-run", launch->dry_run, "", "validate and print layout, groups, parameters and bytes; no device");
-  table.add("world-size", launch->world_size, "N", "ranks the dry run is for; default: the degrees' product");
+  table.add("world-size", launch->world_size, "N", "ranks there are, or the dry run is for; default: those started, or the degrees' product");
+  auto flags = std::make_shared<mt::options::MegatronFlags>();
+  flags->add(table);
   return [=, &table, &shared]() -> int {
+    if (flags->print_wanted) return flags->print(shared.json), 0;
     mt::options::note_given(table, *options);
-    if (launch->dry_run) return mt::dry_run(*options, launch->world_size, shared.json);
+    options->flag_problems = flags->refused();
+    for (const auto& notice : flags->notices())
+      if (mt::comm::launched_rank().rank == 0) mt::log::info("{}", notice);
+    launch->script_ranks = flags->script_ranks().value_or(0);
+    if (launch->dry_run) return mt::dry_run(*options, world_of_dry_run(*launch, *options), shared.json);
     return run_ranks(*options, *launch);
   };
 }

@@ -41,9 +41,10 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
   t.group("Parallel");
   t.add("tensor-model-parallel-size", p.tp, "N", "ranks that share each layer");
   t.add("pipeline-model-parallel-size", p.pp, "N", "ranks that share the depth");
+  t.add("data-parallel-size", o.data_parallel_size, "N", "what is left for data parallelism, to be checked");
   t.add("context-parallel-size", p.cp, "N", "ranks that share a sequence");
   t.add("expert-model-parallel-size", p.ep, "N", "ranks that share the experts");
-  t.add("expert-tensor-parallel-size", p.etp, "N", "ranks that share an expert");
+  t.add("expert-tensor-parallel-size", p.etp, "N", "ranks that share an expert; default as many as share a layer");
   t.add("num-virtual-stages-per-pipeline-rank", p.vpp, "N", "model chunks a pipeline rank holds");
   t.add("num-layers-per-virtual-pipeline-stage", o.split.layers_per_virtual_stage, "N",
         "the same, said by the layers of a chunk");
@@ -58,6 +59,9 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
   t.add("data-parallel-sharding-strategy", o.sharding_strategy, "NAME",
         "no_shard, optim, optim_grads or optim_grads_params (ZeRO 0 to 3)");
   t.add("use-megatron-fsdp", o.use_megatron_fsdp, "", "shard layer by layer; allows optim_grads_params, its default");
+  t.add("microbatch-group-size-per-virtual-pipeline-stage", o.micro_batch_group, "N",
+        "micro-batches that walk through the chunks together (interleaved); default pp");
+  t.add("use-tp-pp-dp-mapping", o.tp_pp_dp_mapping, "", "the same as --rank-order tp-cp-ep-pp-dp");
   t.add("rank-order", p.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
 }
 
@@ -89,6 +93,8 @@ void add_optimizer(OptionTable& t, TrainingOptions& o) {
         "on resume, these options count, not the checkpoint's");
   t.add("use-checkpoint-opt-param-scheduler", o.lr.use_checkpoint_scheduler, "",
         "on resume, the checkpoint's learning-rate schedule counts");
+  t.alias("override-opt_param-scheduler", "override-opt-param-scheduler");
+  t.alias("use-checkpoint-opt_param-scheduler", "use-checkpoint-opt-param-scheduler");
   t.add("weight-decay", o.lr.weight_decay, "X", "decoupled weight decay of matrices");
   t.add("start-weight-decay", o.lr.start_weight_decay, "X", "at the first step; default weight-decay");
   t.add("end-weight-decay", o.lr.end_weight_decay, "X", "at the last step; default weight-decay");
@@ -121,6 +127,7 @@ void add_checkpoint(OptionTable& t, TrainingOptions& o) {
   t.group("Checkpoint");
   t.add("save", o.save, "DIR", "where to save");
   t.add("save-interval", o.save_interval, "N", "save every N steps; 0: at the end only", "steps");
+  t.alias("persistent-save-interval", "save-interval");
   t.add("save-retain-interval", o.save_retain_interval, "N",
         "remove the previous save after the next unless its step is a multiple of N; 0: all stay", "steps");
   t.add("load", o.load, "DIR", "resume from here");
@@ -152,6 +159,8 @@ void note_given(const OptionTable& t, TrainingOptions& o) {
   for (const char* name : {"tokenizer-type", "tokenizer-model", "vocab-file", "merge-file"})
     o.data.tokenizer_given = o.data.tokenizer_given || t.given(name);
   if (o.data.vocab_size) o.data.tokenizer.vocab_size = static_cast<std::int32_t>(*o.data.vocab_size);
+  if (o.tp_pp_dp_mapping && !t.given("rank-order")) o.parallel.order = "tp-cp-ep-pp-dp";
+  if (!t.given("expert-tensor-parallel-size")) o.parallel.etp = o.parallel.tp;
   o.resolved = t.resolved();
 }
 

@@ -198,7 +198,7 @@ OptionTable& OptionTable::group(std::string name) {
 
 OptionRow& OptionTable::insert(OptionRow row) {
   MT_CHECK(find(row.name) == nullptr, "--{} is added twice to {}", row.name, tool_);
-  row.group = group_;
+  if (!row.foreign) row.group = group_;
   rows_.push_back(std::move(row));
   return rows_.back();
 }
@@ -293,8 +293,9 @@ void OptionTable::positional(std::vector<std::string>& into, std::string argumen
 std::string OptionTable::hint_for(const std::string& name) const {
   std::vector<std::string> names;
   for (const OptionRow& row : rows_)
-    if (!row.hidden) names.push_back(row.name);
+    if (!row.hidden || row.foreign) names.push_back(row.name);
   for (const auto& [other, row] : aliases_) names.push_back(other);
+  names.insert(names.end(), known_.begin(), known_.end());
   const std::string nearest = nearest_name(name, names);
   return nearest.empty() ? "see " + tool_ + " --help" : "did you mean --" + nearest + "?";
 }
@@ -308,7 +309,8 @@ std::vector<OptionTable::Setting> OptionTable::read_command_line(int argc, const
   for (const OptionRow& row : rows_) describe(row.name, row);
   for (const auto& [other, name] : aliases_) describe(other, *find(name));
 
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (rewrite_) arguments = rewrite_(arguments);
   const auto end_of_flags = std::find(arguments.begin(), arguments.end(), "--");
   const auto free_words = static_cast<std::size_t>(
       end_of_flags == arguments.end() ? 0 : arguments.end() - end_of_flags - 1);

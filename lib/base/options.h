@@ -30,6 +30,7 @@ struct OptionRow {
   std::string group;     // heading in --help and the man page
   bool multiple = false;  // takes one or more values (--data-path A B C)
   bool hidden = false;    // accepted, not shown
+  bool foreign = false;   // hidden, another program's; still what a misspelt flag may have meant
   std::vector<std::string> choices;  // empty: any
 
   // Reads one value (or all, when multiple) into the bound variable; throws Error{usage} through the table.
@@ -55,6 +56,12 @@ class OptionTable {
   OptionRow& add(std::string name, T& variable, std::string argument, std::string help, std::string unit = "");
   // A switch that clears: --no-x sets `variable` to false.
   OptionRow& add_off(std::string name, bool& variable, std::string help);
+  // A hidden row of another program, with a setter of its own (cmd/options/megatron_flags.h).
+  void add_foreign(OptionRow row) { insert(std::move(row)); }
+  // A name that is no row and that a misspelt flag may have meant; what rewrite() makes of it is its caller's.
+  void also_known(std::string name) { known_.push_back(std::move(name)); }
+  // Called with the command line before it is parsed; what it gives is parsed.
+  void rewrite(std::function<std::vector<std::string>(const std::vector<std::string>&)> with) { rewrite_ = std::move(with); }
   // Another name for an existing row.
   void alias(std::string other_name, const std::string& name);
   // Positional arguments, in order, end up here; without it a positional argument is Error{usage}.
@@ -86,6 +93,8 @@ class OptionTable {
 
   std::string tool_, usage_, summary_, group_;
   std::vector<OptionRow> rows_;
+  std::vector<std::string> known_;
+  std::function<std::vector<std::string>(const std::vector<std::string>&)> rewrite_;
   std::map<std::string, std::string> aliases_;
   std::map<std::string, std::string> given_;  // name -> where the value came from
   std::vector<std::string>* positional_ = nullptr;

@@ -7,7 +7,7 @@ namespace mt {
 
 std::string parallel_text(const ParallelSpec& s) {
   std::string t = fmt::format("tp {}, cp {}, pp {}, dp {}", s.tp, s.cp, s.pp, s.dp);
-  if (s.ep > 1 || s.etp > 1) t += fmt::format(", ep {}, etp {}", s.ep, s.etp);
+  if (s.ep > 1 || (s.etp > 1 && s.etp != s.tp)) t += fmt::format(", ep {}, etp {}", s.ep, s.etp);
   if (s.vpp > 1) t += fmt::format(", vpp {}", s.vpp);
   if (!s.stage_layers.empty()) t += ", stages " + pipeline_layout_text(s.stage_layers);
   if (s.sequence_parallel) t += ", sequence parallel";

@@ -190,7 +190,7 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
   at_most("pipeline-model-parallel-size", p.pp, limits.max_pp);
   at_most("context-parallel-size", p.cp, limits.max_cp);
   at_most("expert-model-parallel-size", p.ep, limits.max_ep);
-  at_most("expert-tensor-parallel-size", p.etp, limits.max_etp);
+  if (p.etp != p.tp) at_most("expert-tensor-parallel-size", p.etp, limits.max_etp);
   at_most("ZeRO stage", p.zero_stage, limits.max_zero_stage);
 }
 

@@ -174,7 +174,8 @@ LrSchedule lr_schedule_of(const TrainingOptions& o) {
 ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
   return {.pp = o.parallel.pp,
           .num_micro_batches = o.batch.num_micro_batches(o.parallel),
-          .chunks = o.parallel.vpp > 1 ? o.parallel.vpp : 0};
+          .chunks = o.parallel.vpp > 1 ? o.parallel.vpp : 0,
+          .group_size = o.micro_batch_group.value_or(0)};
 }
 
 TrainingOptions complete_options(TrainingOptions o, int world) {
@@ -184,10 +185,13 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
     p.sequence_parallel = false;
   }
   const int model_ranks = std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp);
-  if (world > 0) p.dp = std::max(1, world / model_ranks);
+  if (o.data_parallel_size) p.dp = *o.data_parallel_size;
+  else if (world > 0) p.dp = std::max(1, world / model_ranks);
   if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
   const ModelSpec model = model_of(o);
-  auto problems = split_stages(o.split, model.num_layers(), p);
+  auto problems = o.flag_problems;
+  const std::size_t before_split = problems.size();
+  for (auto& more : split_stages(o.split, model.num_layers(), p)) problems.push_back(std::move(more));
   p.zero_stage = zero_stage_of(o);
   if (o.schedule.empty()) o.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
   check_names(o);
@@ -196,7 +200,7 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   limits.max_pp = 1 << 20;
   limits.max_zero_stage = 3;
   // A wrong split is told once, not again as layers that do not divide.
-  if (const bool split_is_wrong = !problems.empty(); split_is_wrong)
+  if (const bool split_is_wrong = problems.size() > before_split; split_is_wrong)
     p.stage_layers = nearly_even_split(model.num_layers(), std::max(1, p.pp) * std::max(1, p.vpp));
   for (auto& more : validate(model, p, o.batch, limits, int{o.bf16} + int{o.fp16})) problems.push_back(std::move(more));
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));

@@ -41,8 +41,12 @@ struct LrOptions {
 struct TrainingOptions {
   ModelOptions model;
   ParallelSpec parallel;
+  bool tp_pp_dp_mapping = false;  // the order tp-cp-ep-pp-dp
   PipelineSplit split;  // fills vpp and stage_layers of `parallel`
   BatchSpec batch;
+  std::optional<int> data_parallel_size;  // what dp should come to; else it follows from the ranks
+  std::optional<int> micro_batch_group;   // of the interleaved schedule; default pp
+  std::vector<Problem> flag_problems;     // flags that are refused, listed with all other problems
   bool global_batch_given = false;  // else micro_batch · dp, as Megatron
   DataOptions data;
   LrOptions lr;

@@ -16,7 +16,7 @@ expect 0 "" mt-topo groups "${sixteen[@]}" --ranks-per-host 4 --group dp --json
 says '{"group":"dp","ranks":[0,2,4,6],"hosts":2}'
 
 # 16 ranks, tp 2, cp 2, dp 2, pp 2; experts over 4, so edp 2.
-sixteen+=(--context-parallel-size 2 --expert-model-parallel-size 4)
+sixteen+=(--context-parallel-size 2 --expert-model-parallel-size 4 --expert-tensor-parallel-size 1)
 same "$(groups "${sixteen[@]}" --group cp | cut -d ' ' -f 1-3)" "0,2 1,3 4,6"
 same "$(groups "${sixteen[@]}" --group dp | cut -d ' ' -f 1-5)" "0,4 1,5 2,6 3,7 8,12"
 same "$(groups "${sixteen[@]}" --group dp-cp | cut -d ' ' -f 1-2)" "0,2,4,6 1,3,5,7"
@@ -24,7 +24,7 @@ same "$(groups "${sixteen[@]}" --group ep | cut -d ' ' -f 1-2)" "0,1,2,3 4,5,6,7
 same "$(groups "${sixteen[@]}" --group edp | cut -d ' ' -f 1-5)" "0,4 1,5 2,6 3,7 8,12"
 
 # The other order Megatron knows: pipeline ranks are neighbours of tensor-parallel groups.
-same "$(groups --world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --expert-tensor-parallel-size 2 \
+same "$(groups --world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 \
   --rank-order tp-cp-ep-pp-dp --group pp)" "0,2 1,3 4,6 5,7"
 
 # Refusals, each with what would do.
@@ -35,7 +35,7 @@ expect 3 "names 2 of 5 axes" mt-topo groups --world-size 4 --rank-order tp-dp
 expect 3 "'xp' is no axis" mt-topo groups --world-size 4 --rank-order tp-xp-ep-dp-pp
 expect 3 "'tp' is there twice" mt-topo groups --world-size 4 --rank-order tp-tp-ep-dp-pp
 expect 3 "pipeline ranks are 2 apart for dense layers and 1 for experts" mt-topo groups --world-size 8 \
-  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --rank-order tp-cp-ep-pp-dp
+  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --expert-tensor-parallel-size 1 --rank-order tp-cp-ep-pp-dp
 expect 2 "at least 1" mt-topo groups --world-size 4 --tensor-model-parallel-size 0
 for world in 0 -1 1000001 2147483647; do expect 2 "found $world" mt-topo groups --world-size "$world"; done
 expect 2 "found -2" mt-topo groups --pipeline-model-parallel-size -2

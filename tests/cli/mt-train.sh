@@ -5,13 +5,14 @@ tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --
   --vocab-size 257 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --registry none)
 
 # All clashes of a configuration at once, each with its two numbers and a neighbour; no device, no MPI, no file.
-expect 3 "7 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
+expect 3 "8 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
   --num-attention-heads 12 --seq-length 1001 --max-position-embeddings 1001 --sequence-parallel --mock-data --vocab-size 1000 \
   --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10
 for words in \
   "world size 12 is not divisible by tp·cp·pp 8; try tp·cp·pp 6 or 12, or world size 8 or 16" \
   "num-attention-heads 12 is not divisible by tensor-model-parallel-size 8; try tensor-model-parallel-size 6 or 12" \
   "seq-length 1001 is not divisible by tensor-model-parallel-size (sequence parallel) 8; try tensor-model-parallel-size (sequence parallel) 7 or 11, or seq-length 1000 or 1008" \
+  "world size 12 is not divisible by etp·ep·pp 32; try etp·ep·pp 12, or world size 32" \
   "num-virtual-stages-per-pipeline-rank 2 with pipeline-model-parallel-size 1" \
   "expert-model-parallel-size 4 is more than this program runs, 1" \
   "2 half precisions given, fp16 and bf16" \

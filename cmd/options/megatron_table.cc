@@ -1,0 +1,360 @@
+// Every flag of Megatron's parser once, by state and reason. See megatron_flags.h for the form.
+
+#include "options/megatron_flags.h"
+
+namespace mt::options {
+
+namespace {
+
+constexpr auto kSupported = FlagState::supported;
+constexpr auto kAccepted = FlagState::accepted;
+constexpr auto kRefused = FlagState::refused;
+
+constexpr FlagGroup kGroups[] = {
+  // Parallel sizes and pipeline
+  {kSupported,
+   "tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size "
+   "expert-tensor-parallel-size sequence-parallel num-layers-per-virtual-pipeline-stage "
+   "num-virtual-stages-per-pipeline-rank pipeline-model-parallel-layout decoder-first-pipeline-num-layers "
+   "decoder-last-pipeline-num-layers account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split "
+   "microbatch-group-size-per-virtual-pipeline-stage use-tp-pp-dp-mapping distributed-timeout-minutes"},
+  {kAccepted, "no-overlap-p2p-communication overlap-p2p-communication-warmup-flush",
+   "stages always post receives early and send in the background"},
+  {kAccepted, "pipeline-model-parallel-comm-backend=N distributed-backend=N disable-gloo-process-groups",
+   "ranks talk over MPI, or as threads of one process"},
+  {kAccepted,
+   "nccl-communicator-config-path=N high-priority-stream-groups=N... use-sharp sharp-enabled-group=N use-nccl-ub "
+   "disable-symmetric-registration flight-recorder-dump-path=N flight-recorder-trace-buffer-size=N "
+   "create-all-gather-group tp-comm-bootstrap-backend=N high-priority-a2a-comm-stream",
+   "tunes NCCL, which is not used"},
+  {kAccepted, "local-rank=N lazy-mpu-init=N", "the launcher says which rank this is"},
+  {kAccepted, "no-align-grad-reduce no-align-param-gather", "stages do not wait for one another to reduce or gather"},
+  {kAccepted, "distributed-timeout-seconds-after-init=N", "one limit holds throughout, --distributed-timeout-minutes"},
+  {kAccepted, "cp-comm-type=N...", "it changes no size, and context parallelism is for --dry-run alone so far"},
+  {kRefused, "hierarchical-context-parallel-sizes=N... hybrid-context-parallel max-seqlen-per-dp-cp-rank=N",
+   "there is no context parallelism of several levels or of varying size", "--context-parallel-size"},
+  {kRefused, "tensor-parallel-num-weight-shards=N expert-tensor-parallel-num-weight-shards=N",
+   "weights are not sharded again inside tensor parallelism", "--use-distributed-optimizer"},
+  {kRefused, "defer-embedding-wgrad-compute wgrad-deferral-limit=N delay-wgrad-compute",
+   "weight gradients are deferred by the pipeline schedule", "--pipeline-schedule zb-h1"},
+  {kRefused, "fake-process-group", "a rehearsal needs no process here", "--dry-run"},
+
+  // Model shape
+  {kSupported,
+   "num-layers hidden-size num-attention-heads max-position-embeddings ffn-hidden-size kv-channels "
+   "group-query-attention num-query-groups position-embedding-type rotary-base rotary-percent rotary-interleaved "
+   "use-rope-scaling rope-scaling-factor normalization norm-epsilon swiglu squared-relu openai-gelu "
+   "disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights make-vocab-size-divisible-by"},
+  {kAccepted, "transformer-impl=N attention-backend=N use-flash-attn use-mcore-models enable-experimental",
+   "there is one implementation, and its attention works in blocks"},
+  {kAccepted, "apply-query-key-layer-scaling attention-softmax-in-fp32", "the softmax of attention is always f32"},
+  {kAccepted, "softmax-type=:vanilla", "there is no attention sink", "--softmax-type vanilla"},
+  {kAccepted, "linear-attention-freq=:0", "there is no linear attention", "full attention"},
+  {kRefused, "encoder-num-layers=N decoder-num-layers=N encoder-seq-length=N decoder-seq-length=N",
+   "models are decoders alone", "--num-layers, --seq-length"},
+  {kRefused,
+   "rotary-seq-len-interpolation-factor=N no-rope-freq=N yarn-rotary-scaling-factor=N "
+   "yarn-original-max-position-embeddings=N yarn-beta-fast=N yarn-beta-slow=N yarn-mscale=N yarn-mscale-all-dim=N "
+   "yarn-correction-range-round-to-int no-yarn-correction-range-round-to-int mrope-section=N... "
+   "relative-attention-num-buckets=N relative-attention-max-distance=N",
+   "these positions are not there", "--position-embedding-type rope, --use-rope-scaling"},
+  {kRefused, "apply-layernorm-1p apply-residual-connection-post-layernorm", "norms stand before each sub-layer, as they are",
+   "--normalization"},
+  {kRefused, "quick-geglu glu-linear-offset=N activation-func-clamp-value=N", "this activation is not there", "--swiglu"},
+  {kRefused, "padded-vocab-size=N no-pad-vocab-size", "the padded vocabulary follows from its divisor",
+   "--make-vocab-size-divisible-by"},
+  {kRefused,
+   "qk-layernorm qk-l2-norm qk-clip qk-clip-alpha=N qk-clip-threshold=N apply-wd-to-qk-layernorm "
+   "attention-output-gate log-max-attention-logit",
+   "queries and keys are used as they are", "leave it out"},
+  {kRefused, "window-size=N window-attn-skip-freq=N", "attention sees the whole sequence", "leave it out"},
+  {kRefused, "bert-no-binary-head", "there is no BERT", "leave it out"},
+  {kRefused, "mtp-num-layers=N mtp-loss-scaling-factor=N mtp-use-repeated-layer mtp-detach-heads mtp-hsm",
+   "there is no multi-token prediction", "leave it out"},
+  {kRefused,
+   "multi-latent-attention q-lora-rank=N kv-lora-rank=N qk-head-dim=N qk-pos-emb-head-dim=N v-head-dim=N "
+   "rotary-scaling-factor=N mscale=N mscale-all-dim=N rope-type=N",
+   "there is no multi-latent attention", "--group-query-attention"},
+  {kRefused,
+   "hybrid-layer-pattern=N mamba-state-dim=N mamba-head-dim=N mamba-num-groups=N mamba-num-heads=N "
+   "experimental-attention-variant=N linear-conv-kernel-dim=N linear-key-head-dim=N linear-value-head-dim=N "
+   "linear-num-key-heads=N linear-num-value-heads=N dsa-indexer-n-heads=N dsa-indexer-head-dim=N dsa-indexer-topk=N "
+   "dsa-indexer-loss-coeff=N dsa-indexer-use-sparse-loss",
+   "layers are attention and feed-forward alone", "--num-layers"},
+  {kRefused, "heterogeneous-layers-config-path=N spec=N... te-precision-config-file=N yaml-cfg=N",
+   "a model is what its options say", "the options themselves, or --config FILE"},
+  {kRefused,
+   "use-mup mup-base-hidden-size=N mup-base-head-dim=N mup-attn-scale-power=N mup-output-mult=N mup-embedding-mult=N",
+   "there is no muP scaling", "--init-method-std"},
+
+  // Optimizer, regularisation, initial values
+  {kSupported,
+   "attention-dropout hidden-dropout weight-decay start-weight-decay end-weight-decay weight-decay-incr-style "
+   "clip-grad adam-beta1 adam-beta2 adam-eps use-distributed-optimizer seed init-method-std "
+   "embedding-init-method-std"},
+  {kAccepted, "optimizer=:adam", "AdamW is the optimizer", "--optimizer adam"},
+  {kAccepted,
+   "sgd-momentum=N muon-momentum=N muon-num-ns-steps=N muon-coefficient-type=N muon-tp-mode=N muon-scale-mode=N "
+   "muon-scalar-optimizer=N muon-extra-scale-factor=N muon-use-nesterov lion-beta1=N lion-beta2=N",
+   "AdamW does not read it"},
+  {kRefused, "decoupled-lr=N decoupled-min-lr=N", "one learning rate holds for all weights", "--lr"},
+  {kAccepted, "num-distributed-optimizer-instances=:1", "shards are over all data-parallel ranks",
+   "--num-distributed-optimizer-instances 1"},
+  {kRefused, "use-precision-aware-optimizer", "moments and master weights are f32", "--use-distributed-optimizer"},
+  {kAccepted, "main-grads-dtype=:fp32 main-params-dtype=:fp32 exp-avg-dtype=:fp32 exp-avg-sq-dtype=:fp32",
+   "gradients, master weights and moments are f32", "fp32"},
+  {kAccepted,
+   "optimizer-cpu-offload optimizer-offload-fraction=N overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
+   "no-pin-cpu-params use-cpu-initialization init-model-with-meta-device",
+   "everything is in host memory"},
+  {kAccepted, "optimizer-cuda-graph cuda-graph-impl=N cuda-graph-modules=N... cuda-graph-warmup-steps=N", "there is no CUDA"},
+  {kRefused, "freeze-all-layers", "every weight is trained", "--lr 0"},
+  {kRefused, "init-method-xavier-uniform no-initialization", "weights start normal", "--init-method-std"},
+  {kAccepted, "data-parallel-random-init", "replicas start from the same values in every layout"},
+  {kAccepted, "te-rng-tracker inference-rng-tracker deterministic-mode",
+   "random numbers depend on the seed and the place alone, and runs repeat to the bit"},
+
+  // Training length, batch, checks
+  {kSupported, "micro-batch-size global-batch-size train-iters exit-interval exit-duration-in-mins no-bias-gelu-fusion"},
+  {kRefused, "train-samples=N step-batch-size-schedule=N rampup-batch-size=N... decrease-batch-size-if-needed",
+   "a run has so many steps of one batch size", "--train-iters, --global-batch-size"},
+  {kAccepted, "exit-signal-handler exit-signal=:SIGTERM exit-signal-handler-for-dataloader",
+   "SIGTERM and SIGINT always save and end all ranks", "--exit-signal SIGTERM"},
+  {kRefused, "iterations-to-skip=N... phase-transition-iterations=N", "every step trains", "leave it out"},
+  {kAccepted, "empty-unused-memory-level=N manual-gc manual-gc-interval=N no-manual-gc-eval train-sync-interval=N",
+   "there is no garbage to collect and no queue to drain"},
+  {kAccepted, "check-weight-hash-across-dp-replicas-interval=N gpu-sniff-test-interval=N",
+   "replicas are equal by construction, which the project's tests hold"},
+  {kAccepted, "no-check-for-nan-in-loss-and-grad", "the check costs nothing and stays on; --non-finite-limit 0 never gives up"},
+  {kRefused, "check-for-spiky-loss check-for-large-grads", "steps are judged by whether their gradients are finite",
+   "--non-finite-limit"},
+  {kAccepted, "calculate-per-token-loss", "the loss is always the mean over the tokens of the whole batch"},
+  {kAccepted,
+   "cross-entropy-loss-fusion cross-entropy-fusion-impl=N no-masked-softmax-fusion no-bias-swiglu-fusion "
+   "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-gradient-accumulation-fusion "
+   "no-gradient-reduce-div-fusion",
+   "what is fused changes no bit"},
+
+  // Learning rate
+  {kSupported,
+   "lr min-lr lr-decay-style lr-decay-iters lr-wsd-decay-style lr-wsd-decay-iters lr-warmup-fraction lr-warmup-iters "
+   "lr-warmup-init override-opt-param-scheduler use-checkpoint-opt-param-scheduler override-opt_param-scheduler "
+   "use-checkpoint-opt_param-scheduler"},
+  {kRefused, "lr-decay-samples=N lr-wsd-decay-samples=N lr-warmup-samples=N", "lengths are in steps",
+   "--lr-decay-iters, --lr-wsd-decay-iters, --lr-warmup-iters"},
+
+  // Checkpoints
+  {kSupported, "save load save-interval persistent-save-interval save-retain-interval ckpt-step finetune no-load-optim use-checkpoint-args"},
+  {kAccepted,
+   "ckpt-format=N auto-detect-ckpt-format no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
+   "ckpt-fully-parallel-load-exchange-algo=N ckpt-fully-parallel-load-process-group=N ckpt-assume-constant-structure "
+   "ckpt-pg-tensors-cache-path=N ckpt-pg-tensors-cache-create dist-ckpt-optim-fully-reshardable "
+   "distrib-optim-fully-reshardable-mem-efficient ckpt-drop-redundant-extra-state strict-fsdp-dtensor-load "
+   "dist-ckpt-save-pre-mcore-014",
+   "there is one format, written by all ranks together, and any layout loads it"},
+  {kAccepted, "dist-ckpt-strictness=N no-ckpt-load-validate-sharding-integrity verify-integrity",
+   "a tensor unused, unfilled or damaged is always an error"},
+  {kRefused, "override-ckpt-iteration=N", "a checkpoint keeps its number", "--ckpt-step, or --finetune"},
+  {kRefused, "pretrained-checkpoint=N", "weights alone come by another flag", "--load DIR --finetune"},
+  {kRefused, "no-save-optim", "a checkpoint is whole", "--no-load-optim when it is read"},
+  {kAccepted, "no-save-rng no-load-rng load-main-params-from-ckpt", "there is no random state to keep; master weights are loaded"},
+  {kAccepted, "exit-on-missing-checkpoint", "it always is an error, unless --load-if-present"},
+  {kRefused, "use-mp-args-from-checkpoint-args", "the layout is this command line's", "the parallel sizes"},
+  {kAccepted, "no-use-tokenizer-model-from-checkpoint-args no-save-tokenizer-assets",
+   "a checkpoint holds the tokenizer's fingerprint, not its files"},
+  {kRefused, "async-save", "a save is waited for", "a larger --save-interval"},
+  {kAccepted,
+   "async-strategy=N use-persistent-ckpt-worker dist-ckpt-workers=N async-ckpt-cpu-priority=N "
+   "async-ckpt-io-priority=N async-ckpt-use-cpu-shm",
+   "a rank writes its own files, with no worker"},
+  {kRefused, "ckpt-convert-format=N ckpt-convert-save=N", "another tool rewrites checkpoints", "mt-reshard(1), mt-ckpt(1)"},
+  {kRefused,
+   "non-persistent-save-interval=N non-persistent-ckpt-type=N non-persistent-global-ckpt-dir=N "
+   "non-persistent-local-ckpt-dir=N non-persistent-local-ckpt-algo=N replication replication-jump=N replication-factor=N",
+   "every checkpoint is kept, in one place", "--save-interval"},
+  {kRefused,
+   "save-params-interval=N save-wgrads-interval=N save-dgrads-interval=N save-activations-interval=N "
+   "save-tokens-per-expert-interval=N",
+   "there are no debug dumps", "--save-interval 1 and mt-ckpt(1)"},
+
+  // Precision
+  {kSupported, "fp16 bf16"},
+  {kRefused, "loss-scale=N initial-loss-scale=N min-loss-scale=N loss-scale-window=N hysteresis=N",
+   "there is no loss scaler", "--bf16"},
+  {kAccepted,
+   "accumulate-allreduce-grads-in-fp32 ddp-reduce-scatter-with-fp32-accumulation "
+   "ddp-param-name-patterns-for-fp32-local-accumulation=N... disable-bf16-reduced-precision-matmul "
+   "fp16-lm-cross-entropy",
+   "sums, gradients and the loss are always f32"},
+  {kRefused, "grad-reduce-in-bf16 output-logit-dtype=N fp32-residual-connection",
+   "gradients are f32, logits and the residual stream as the weights", "leave it out"},
+  {kRefused,
+   "fp8-format=N fp8-recipe=N fp8-margin=N fp8-amax-history-len=N fp8-amax-compute-algo=N no-fp8-wgrad "
+   "fp8-param-gather fp8-output-proj first-last-layers-bf16 num-layers-at-start-in-bf16=N num-layers-at-end-in-bf16=N "
+   "reuse-grad-buf-for-mxfp8-param-ag",
+   "there is no fp8", "--bf16"},
+  {kRefused, "fp4-format=N fp4-recipe=N fp4-param-gather", "there is no fp4", "--bf16"},
+
+  // Recomputation and offload
+  {kRefused,
+   "recompute-activations recompute-granularity=N recompute-method=N recompute-num-layers=N recompute-modules=N... "
+   "distribute-saved-activations",
+   "activations are kept", "a smaller --micro-batch-size, or more pipeline stages"},
+  {kAccepted, "cpu-offloading-num-layers=:0", "everything is in host memory", "--cpu-offloading-num-layers 0"},
+  {kAccepted, "fine-grained-activation-offloading offload-modules=N... min-offloaded-tensor-size=N",
+   "activations are in host memory"},
+
+  // Data-parallel communication
+  {kSupported, "use-megatron-fsdp data-parallel-sharding-strategy"},
+  {kAccepted, "overlap-grad-reduce overlap-param-gather overlap-param-gather-with-optimizer-step",
+   "each layer's gradients are reduced, and weights gathered, while others compute"},
+  {kAccepted,
+   "ddp-bucket-size=N ddp-num-buckets=N ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective "
+   "megatron-fsdp-version=N fsdp-double-buffer fsdp-manual-registration suggested-communication-unit-size=N",
+   "a bucket is a sub-layer's, whatever its size"},
+  {kAccepted, "outer-dp-sharding-strategy=:no_shard", "shards are over all data-parallel ranks",
+   "--outer-dp-sharding-strategy no_shard"},
+  {kAccepted,
+   "megatron-fsdp-main-params-dtype=:fp32 megatron-fsdp-main-grads-dtype=:fp32 megatron-fsdp-grad-comm-dtype=:fp32",
+   "master weights and gradients are f32", "fp32"},
+  {kRefused, "use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward", "there is no torch", "--use-megatron-fsdp"},
+  {kAccepted,
+   "tp-comm-overlap tp-comm-overlap-cfg=N no-tp-comm-overlap-ag no-tp-comm-overlap-rs tp-comm-overlap-rs-dgrad "
+   "no-tp-comm-bulk-wgrad no-tp-comm-bulk-dgrad",
+   "tensor-parallel sums are waited for, which changes no bit"},
+
+  // Experts
+  {kRefused,
+   "num-experts=N moe-layer-freq=N moe-ffn-hidden-size=N moe-router-topk=N moe-shared-expert-intermediate-size=N "
+   "moe-grouped-gemm moe-router-score-function=N moe-router-pre-softmax moe-router-topk-scaling-factor=N "
+   "moe-router-dtype=N moe-router-load-balancing-type=N... moe-aux-loss-coeff=N... moe-z-loss-coeff=N "
+   "moe-input-jitter-eps=N moe-router-enable-expert-bias moe-router-bias-update-rate=N moe-router-num-groups=N "
+   "moe-router-group-topk=N moe-token-dispatcher-type=N moe-flex-dispatcher-backend=N moe-flex-dispatcher-num-sms=N "
+   "moe-expert-capacity-factor=N moe-pad-expert-input-to-capacity moe-token-drop-policy=N "
+   "moe-expert-rank-capacity-factor=N moe-permute-fusion moe-router-fusion moe-router-padding-for-quantization "
+   "moe-router-padding-for-fp8 moe-apply-probs-on-input moe-shared-expert-gate moe-shared-expert-overlap "
+   "moe-latent-size=N moe-use-upcycling moe-upcycling-granularity=N moe-per-layer-logging "
+   "moe-router-force-load-balancing moe-router-force-biased moe-enable-routing-replay moe-routing-trace-path=N "
+   "moe-layer-recompute moe-paged-stash overlap-moe-expert-parallel-comm ep-overlap-early-attn-memory-release",
+   "there are no experts yet", "--ffn-hidden-size for a dense model"},
+
+  // Logging, validation, profiling
+  {kSupported, "log-interval eval-iters eval-interval"},
+  {kAccepted, "log-throughput", "every log line has it"},
+  {kAccepted,
+   "log-params-norm log-num-zeros-in-grad log-energy log-progress log-memory-interval=N timing-log-level=N "
+   "timing-log-option=N no-barrier-with-level-1-timing log-straggler straggler-ctrlr-port=N straggler-minmax-count=N "
+   "disable-straggler-on-startup",
+   "it is not measured; what is, stands in run.jsonl, a line a step"},
+  {kAccepted,
+   "tensorboard-dir=N tensorboard-log-interval=N tensorboard-queue-size=N log-timers-to-tensorboard "
+   "no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard log-memory-to-tensorboard "
+   "log-world-size-to-tensorboard wandb-project=N wandb-exp-name=N wandb-save-dir=N wandb-entity=N otel-enabled "
+   "otel-service-name=N otel-span-groups=N no-one-logger one-logger-project=N one-logger-run-name=N "
+   "app-tag-run-name=N app-tag-run-version=N",
+   "metrics go to run.jsonl and the registry, see mt-runs(1)"},
+  {kAccepted, "logging-level=N", "--quiet and --verbose say how much is told"},
+  {kRefused,
+   "start-eval-at-iter=N eval-global-batch-size=N eval-micro-batch-size=N full-validation multiple-validation-sets "
+   "validation-set-names=N...",
+   "validation is so many batches of one set", "--eval-interval, --eval-iters"},
+  {kRefused, "skip-train", "another tool scores", "mt-eval(1)"},
+  {kAccepted,
+   "profile profile-step-start=N profile-step-end=N profile-ranks=N... use-pytorch-profiler "
+   "pytorch-profiler-collect-shapes pytorch-profiler-collect-callstack pytorch-profiler-collect-chakra "
+   "record-memory-history memory-snapshot-path=N nvtx-ranges record-shapes",
+   "there is no profiler inside; perf(1) sees the program, --dry-run predicts its memory"},
+
+  // Data
+  {kSupported, "data-path split mock-data seq-length reset-position-ids reset-attention-mask eod-mask-loss"},
+  {kRefused,
+   "train-data-path=N... valid-data-path=N... test-data-path=N... data-args-path=N per-split-data-args-path=N",
+   "the splits are shares of one blend", "--data-path, --split"},
+  {kAccepted,
+   "data-cache-path=N num-dataset-builder-threads=N dataloader-fast-cache-load dataloader-defer-npy-index-mmap "
+   "per-dataset-sequences-path=N no-mmap-bin-files",
+   "the order of samples is computed at start, in memory"},
+  {kRefused, "object-storage-cache-path=N", "token files are on a file system", "a local copy"},
+  {kAccepted, "num-workers=N", "a rank reads its samples itself"},
+  {kAccepted, "dataloader-type=:single", "samples come in the order that the seed fixes", "--dataloader-type single"},
+  {kAccepted, "no-create-attention-mask-in-dataloader allow-ambiguous-pad-tokens mid-level-dataset-surplus=N",
+   "masks and padding are computed where they are used"},
+  {kRefused, "dataloader-inter-document-masking", "documents are parted by another flag", "--reset-attention-mask"},
+  {kAccepted, "mask-prob=N short-seq-prob=N", "only BERT and T5 read it"},
+  {kRefused,
+   "fim-data fim-rate=N fim-spm-rate=N fim-split-sample=N fim-fragment-rate=N fim-no-prefix=N fim-prefix-token=N "
+   "fim-middle-token=N fim-suffix-token=N fim-pad-token=N fim-eod-token=N sft",
+   "samples are the text as it stands", "--data-path"},
+  {kSupported, "tokenizer-type tokenizer-model vocab-file merge-file vocab-size"},
+  {kRefused, "tiktoken-pattern=N tiktoken-num-special-tokens=N tokenizer-metadata=N null-tokenizer-eod-id=N",
+   "this tokenizer's details are not there", "a tokenizer.json with --tokenizer-type HuggingFaceTokenizer"},
+  {kAccepted, "vocab-extra-ids=:0", "the vocabulary is the tokenizer's", "--vocab-extra-ids 0"},
+
+  // Inference and resilience
+  {kRefused,
+   "inference-max-requests=N inference-max-seq-length=N max-tokens-to-oom=N inference-dynamic-batching "
+   "inference-dynamic-batching-buffer-size-gb=N inference-dynamic-batching-block-size=N "
+   "inference-dynamic-batching-max-requests=N inference-dynamic-batching-max-tokens=N "
+   "inference-dynamic-batching-num-cuda-graphs=N inference-dynamic-batching-prefix-caching "
+   "inference-dynamic-batching-sampling-backend=N enable-chunked-prefill num-speculative-tokens=N "
+   "inference-batch-times-seqlen-threshold=N inference-shards=N",
+   "another tool generates", "mt-eval(1)"},
+  {kAccepted, "rerun-mode=N result-rejected-tracker-filename=N error-injection-type=N error-injection-rate=:0",
+   "steps repeat to the bit, so none is run again to compare", "--error-injection-rate 0"},
+  {kAccepted, "enable-ft-package calc-ft-timeouts ft-num-warmup-iters=N",
+   "a dead or silent rank always ends the job, named; start it again with --load-if-present"},
+  {kRefused,
+   "inprocess-restart inprocess-max-iterations=N inprocess-monitor-thread-interval=N "
+   "inprocess-monitor-process-interval=N inprocess-progress-watchdog-interval=N inprocess-heartbeat-interval=N "
+   "inprocess-heartbeat-timeout=N inprocess-soft-timeout=N inprocess-hard-timeout=N inprocess-barrier-timeout=N "
+   "inprocess-completion-timeout=N inprocess-last-call-wait=N inprocess-termination-grace-time=N "
+   "inprocess-granularity=N inprocess-active-world-size=N inprocess-empty-cuda-cache",
+   "a job that lost a rank is started again from its last checkpoint", "--load DIR --load-if-present"},
+  {kRefused,
+   "fault-injector-ranks=N... fault-injector-num-ranks=N fault-injector-fault-types=N... "
+   "fault-injector-fault-probabilities=N... fault-injector-fault-delay=N fault-injector-mtti-seconds=N "
+   "fault-injector-offset-seconds=N fault-injector-delay-start-iteration=N fault-injector-seed=N",
+   "faults are injected by the project's own drills", "kill -9 a rank"},
+  {kRefused, "adlr-autoresume adlr-autoresume-interval=N", "a limit of time ends a run by itself", "--exit-duration-in-mins"},
+  {kRefused, "run-workload-inspector-server", "there is no server inside", "mt-runs(1)"},
+};
+
+constexpr Spelling kSpellings[] = {
+  {"fp8-hybrid", false, "--fp8-format hybrid"},
+  {"fp8-e4m3", false, "--fp8-format e4m3"},
+  {"cpu-optimizer", false, "--optimizer-cpu-offload"},
+  {"use-flash-attn-v2", false, "--use-flash-attn"},
+  {"use-flash-attention", false, "--use-flash-attn"},
+  {"model-parallel-size", true, "--tensor-model-parallel-size"},
+  {"tensor-parallel-size", true, "--tensor-model-parallel-size"},
+  {"pipeline-parallel-size", true, "--pipeline-model-parallel-size"},
+  {"expert-parallel-size", true, "--expert-model-parallel-size"},
+  {"batch-size", true, "--micro-batch-size"},
+  {"num-key-value-heads", true, "--group-query-attention --num-query-groups"},
+  {"use-rotary-position-embeddings", false, "--position-embedding-type rope"},
+  {"no-position-embedding", false, "", "--position-embedding-type says what positions there are"},
+  {"no-add-position-embedding", false, "", "--position-embedding-type says what positions there are"},
+  {"use-rmsnorm", false, "--normalization RMSNorm"},
+  {"layernorm-epsilon", true, "--norm-epsilon"},
+  {"warmup", true, "--lr-warmup-fraction"},
+  {"checkpoint-activations", false, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"},
+  {"distribute-checkpointed-activations", false, "--distribute-saved-activations"},
+  {"no-query-key-layer-scaling", false, "", "queries and keys are not scaled by the layer"},
+  {"no-async-tensor-model-parallel-allreduce", false, "", "tensor-parallel sums are waited for"},
+  {"no-contiguous-buffers-in-local-ddp", false, "", "gradients are in buffers, a bucket a sub-layer"},
+  {"use-contiguous-buffers-in-local-ddp", false, "", "gradients are in buffers, a bucket a sub-layer"},
+  {"use-ring-exchange-p2p", false, "", "stages send to their neighbours alone"},
+  {"scatter-gather-tensors-in-pipeline", false, "", "what is sent is the sequence-parallel shard"},
+  {"DDP-impl", true, "", "there is one implementation of data parallelism"},
+  {"data-impl", true, "", "token files are mapped into memory"},
+  {"use-legacy-models", false, "", "there is one implementation of the model"},
+  {"use-dist-ckpt", false, "", "checkpoints are written by all ranks together"},
+  {"tensorboard-log-dir", true, "--tensorboard-dir"},
+};
+
+}  // namespace
+
+std::span<const FlagGroup> megatron_table() { return kGroups; }
+std::span<const Spelling> megatron_spellings() { return kSpellings; }
+
+}  // namespace mt::options

@@ -1,0 +1,109 @@
+// Scripts as people keep them, and what is told about those that would have to be run.
+
+#include "base/args_file.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/temporary_directory.h"
+
+namespace mt {
+namespace {
+
+class ArgsFiles : public ::testing::Test {
+ protected:
+  ArgsFile read(const std::string& text) {
+    write_file_atomic((dir_.path() / "run.sh").string(), text);
+    return read_args_file((dir_.path() / "run.sh").string());
+  }
+  std::string flags(const std::string& text) {
+    std::string all;
+    for (const auto& f : read(text).flags) all += (all.empty() ? "" : "|") + f;
+    return all;
+  }
+  std::string fault(const std::string& text) {
+    try {
+      return "read: " + flags(text);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::usage);
+      return e.what();
+    }
+  }
+  test::TemporaryDirectory dir_;
+};
+
+TEST_F(ArgsFiles, AListOfFlagsWithContinuedLinesAndComments) {
+  EXPECT_EQ(flags("# a model\n--num-layers 4 \\\n  --swiglu   # gated\n--data-path a b\n\n--split '9,1' \\\n"),
+            "--num-layers|4|--swiglu|--data-path|a|b|--split|9,1");
+  EXPECT_EQ(flags("--a \"x y\"'z' --b=1\r\n--c \\$d\n"), "--a|x yz|--b=1|--c|$d");
+}
+
+TEST_F(ArgsFiles, AScriptWithArraysGivesTheWordsBehindTheProgram) {
+  const ArgsFile f = read(R"(#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS=8
+NODES=${NODES_OF_TEST:-16}
+DIST=(
+    --nproc_per_node $GPUS   # each
+    --nnodes $NODES
+    --master_addr $MASTER_ADDR_OF_TEST
+)
+MODEL=( --num-layers 32 --hidden-size $((GPUS * 512 - (2 + 2)))
+        --lr 1e-4 )
+MODEL+=(--swiglu)
+DATA="--data-path 0.5 my_set \
+    --split 99,1,0"
+mkdir -p logs && cd logs
+torchrun ${DIST[@]} pretrain_gpt.py \
+    ${MODEL[@]} "${MODEL[@]}" $DATA \
+    --save "dir with blanks" 2>&1 | tee log.txt
+)");
+  std::string all;
+  for (const auto& w : f.flags) all += w + "|";
+  EXPECT_EQ(all,
+            "--num-layers|32|--hidden-size|4092|--lr|1e-4|--swiglu|--num-layers|32|--hidden-size|4092|--lr|1e-4|--swiglu|"
+            "--data-path|0.5|my_set|--split|99,1,0|--save|dir with blanks|");
+  EXPECT_EQ(f.ranks, 128);
+}
+
+TEST_F(ArgsFiles, LaunchersOfOtherKindsSayTheirRanks) {
+  EXPECT_EQ(read("srun --ntasks=64 python train.py --lr 1\n").ranks, 64);
+  EXPECT_EQ(read("mpirun -np 4 mt-train --lr 1\n").ranks, 4);
+  EXPECT_EQ(read("A=1 python -m torch.distributed.launch --nproc-per-node=2 train.py --lr 1 &\n").ranks, 2);
+  EXPECT_EQ(read("python train.py --lr 1\n").ranks, std::nullopt);
+}
+
+TEST_F(ArgsFiles, ArraysAloneAreTheFlags) {
+  const ArgsFile f = read("OTHER=(a b)\nA=( --num-layers 2 )\nB='--lr 1'\nD=( --nproc_per_node 4 --nnodes 2 )\n");
+  EXPECT_EQ(f.flags, (std::vector<std::string>{"--num-layers", "2", "--lr", "1"}));
+  EXPECT_EQ(f.ranks, 8);
+}
+
+TEST_F(ArgsFiles, NamesWithoutAValueComeFromTheEnvironment) {
+  const std::string script = "CKPT_OF_TEST=$1\npython train.py --save $CKPT_OF_TEST\n";
+  EXPECT_NE(fault(script).find("line 1: $1 is a parameter of the script"), std::string::npos) << fault(script);
+  ::setenv("CKPT_OF_TEST", "/there", 1);
+  EXPECT_EQ(flags(script), "--save|/there");
+  ::unsetenv("CKPT_OF_TEST");
+  EXPECT_EQ(flags("python train.py --lr ${NONE_OF_TEST:-2}\n"), "--lr|2");
+}
+
+TEST_F(ArgsFiles, WhatWouldHaveToBeRunIsAnErrorWhereItIsWanted) {
+  EXPECT_EQ(flags("NOW=$(date)\necho `pwd`\npython train.py --lr 1\n"), "--lr|1");  // not wanted
+  for (const auto& [text, words] :
+       {std::pair{"D=$(date)\npython train.py --save $D\n", "line 1: '$(date)' would have to be run"},
+        {"python train.py \\\n  --save `pwd`\n", "line 2: '`pwd`' would have to be run"},
+        {"python train.py --save $NO_SUCH_NAME\n", "line 1: $NO_SUCH_NAME has no value"},
+        {"\nif [ 1 ]; then\n--lr 1\nfi\n", "'if' would have to be run, and no shell is: "},
+        {"--save \"open\n", "a quote \" is not closed"},
+        {"A=( --lr 1\n", "'A=(' is not closed"},
+        {"--lr $((1/0))\n", "division by 0"},
+        {"python a.py --lr 1\npython b.py --lr 2\n", "a second command that trains"},
+        {"echo hello\n", "no flag is in the file"},
+        {"--lr ${X%%.*}\n", "'${X%%.*}' is not understood"}})
+    EXPECT_NE(fault(text).find(words), std::string::npos) << text << fault(text);
+}
+
+}  // namespace
+}  // namespace mt

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Megatron's command lines as people bring them: every flag by its state, spellings, scripts, launchers' variables.
+source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --mock-data
+  --vocab-size 257 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --registry none)
+
+# Every name of the list has a state, and mt-train does what the state says: all accepted flags in one command line give a
+# line each, all refused ones a problem each, supported ones are in --help.
+mt-train --megatron-flags > states.tsv
+mt-train --help > help.txt
+accepted=() refused=()
+for name in $(grep -v '^#' "$MT_TEST_SOURCE/tests/cli/megatron_flags.txt"); do
+  IFS=$'\t' read -r state argument <<< "$(awk -F '\t' -v f="--$name" '$1 == f { print $2 "\t" $3 "." }' states.tsv)"
+  argument="${argument%.}"
+  value="${argument%% *}"
+  case "$state" in
+    supported) grep -qE -- "--$name( |\)|,|;|\$)" help.txt || fail "--$name is said to be supported and is not in --help" ;;
+    accepted) accepted+=("--$name" ${value:+"$value"}) ;;
+    refused) refused+=("--$name" ${value:+"$value"}) ;;
+    *) fail "--$name has no state: '$state'" ;;
+  esac
+done
+expect 0 "" mt-train --dry-run "${tiny[@]}" "${accepted[@]}"
+for flag in "${accepted[@]}"; do
+  [ "${flag:0:2}" != -- ] || [ "$(grep -cE -- "^mt-train: $flag( [^:]*)?: " err.txt)" = 1 ] || fail "no line for $flag: $(cat err.txt)"
+done
+expect 3 "problems" mt-train --dry-run "${tiny[@]}" "${refused[@]}"
+for flag in "${refused[@]}"; do
+  [ "${flag:0:2}" != -- ] || grep -qE -- "^  ${flag:2}( [^:]*)?: .*; try ." err.txt || fail "$flag is not refused: $(cat err.txt)"
+done
+[ ! -s out.txt ] || fail "a refused run printed"
+expect 3 "optimizer sgd: AdamW is the optimizer; try --optimizer adam" mt-train "${tiny[@]}" --optimizer sgd
+
+# Unknown flags fail with the closest spelling, of ours and of Megatron's; other spellings are read.
+expect 2 "did you mean --transformer-impl?" mt-train "${tiny[@]}" --transformer-imp local
+expect 2 "did you mean --use-flash-attn" mt-train "${tiny[@]}" --use-flash-atn
+expect 2 "unknown flag: --frobnicate" mt-train "${tiny[@]}" --frobnicate
+expect 0 "--use-flash-attn-v2 is read as --use-flash-attn" mt-train --dry-run "${tiny[@]}" --use-flash-attn-v2
+expect 0 "--cpu-optimizer is read as --optimizer-cpu-offload" mt-train --dry-run "${tiny[@]}" --cpu-optimizer
+expect 0 "--fp8-hybrid is read as --fp8-format hybrid" sh -c "mt-train --dry-run ${tiny[*]} --fp8-hybrid || [ \$? = 3 ]"
+expect 0 "--layernorm-epsilon is read as --norm-epsilon 1e-6" mt-train --dry-run "${tiny[@]}" --layernorm-epsilon=1e-6
+expect 2 "a value is missing" mt-train "${tiny[@]}" --warmup
+
+# A script as it is.
+cat > run.sh << 'SCRIPT'
+#!/bin/bash
+GPUS_PER_NODE=8
+NNODES=${NNODES:-1}
+CKPT=$1   # where to save
+MODEL_ARGS=(
+    --num-layers 4      # small
+    --hidden-size 64
+    --num-attention-heads 8 --seq-length 32 --max-position-embeddings 32
+    --swiglu --disable-bias-linear
+)
+TRAIN_ARGS="--micro-batch-size 1 --global-batch-size 8 --train-iters 2 \
+   --lr 1e-3"
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NNODES \
+    pretrain_gpt.py \
+    ${MODEL_ARGS[@]} $TRAIN_ARGS \
+    --tensor-model-parallel-size 2 --pipeline-model-parallel-size $((4 / 2)) \
+    --mock-data --tokenizer-type NullTokenizer --vocab-size 257 \
+    --save $CKPT --transformer-impl transformer_engine 2>&1 | tee log
+SCRIPT
+expect 2 "line 4: \$1 is a parameter of the script" mt-train --dry-run --args-file run.sh
+expect 0 "--transformer-impl transformer_engine:" env CKPT=save mt-train --dry-run --args-file run.sh
+says $'layout\ttp 2, cp 1, pp 2, dp 2' $'world_size\t8'
+expect 0 "" env CKPT=save NNODES=4 mt-train --dry-run --args-file run.sh
+says $'layout\ttp 2, cp 1, pp 2, dp 8' $'world_size\t32'
+expect 0 "starts 8 ranks, here there are 4" env CKPT=save mt-train --args-file run.sh --registry none --local-ranks 4
+grep -q "iteration *2/ *2" out.txt || fail "$(cat out.txt)"
+expect 0 "" env CKPT=save mt-train --dry-run --args-file=run.sh --num-layers 8 --world-size 4
+says $'layout\ttp 2, cp 1, pp 2, dp 1' $'stage\t0\tpp 0\tchunk 0\tembedding, layers 0-3'
+expect 5 "nothing.sh" mt-train --args-file nothing.sh
+expect 2 "on the command line" env MT_ARGS_FILE=run.sh mt-train "${tiny[@]}"
+
+# Launchers' variables: ranks that nothing connects, and numbers that clash.
+expect 8 "this is rank 3 of 8 by WORLD_SIZE, and no MPI connects them (mpiexec -n 8 mt-train" \
+  env RANK=3 LOCAL_RANK=3 WORLD_SIZE=8 mt-train "${tiny[@]}"
+expect 8 "rank 1 of 4 by SLURM_STEP_NUM_TASKS" env SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 mt-train "${tiny[@]}"
+expect 3 "WORLD_SIZE is 8 in the environment, MPI's PMI_SIZE is 1" env PMI_RANK=0 PMI_SIZE=1 WORLD_SIZE=8 mt-train "${tiny[@]}"
+expect 3 "RANK is 1 in the environment, MPI's PMI_RANK is 0" env PMI_RANK=0 PMI_SIZE=2 RANK=1 mt-train "${tiny[@]}"
+expect 0 "" env WORLD_SIZE=4 mt-train --dry-run "${tiny[@]}"
+says $'world_size\t4'
+expect 3 "--world-size 8 with 2 ranks" mt-train "${tiny[@]}" --world-size 8 --local-ranks 2
+expect 0 "" mt-train --dry-run "${tiny[@]}" --data-parallel-size 2
+says $'world_size\t2'
+echo ok
