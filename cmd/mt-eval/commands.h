@@ -10,7 +10,7 @@
 #include "infer/session.h"
 #include "options/registry_options.h"
 #include "options/tokenizer_options.h"
-#include "options/world_flags.h"
+#include "options/launch.h"
 
 namespace mt::eval {
 
@@ -18,7 +18,7 @@ struct ModelFlags {
   SessionOptions session;
   bool bf16 = false, fp32 = false;
   options::TokenizerFlags tokenizer;
-  options::WorldFlags world;
+  options::Launch launch;
   options::RegistryFlag registry;
 
   void add(OptionTable& table);

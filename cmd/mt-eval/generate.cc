@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "infer/generate.h"
+#include "options/idle_flags.h"
 
 namespace mt::eval {
 
@@ -82,23 +83,27 @@ Build generate_command() {
     table.add("prompt", f->prompts, "TEXT", "text to continue; each word given is a prompt").multiple = true;
     table.add("input", f->input, "FILE", "a prompt a line; - is stdin");
     table.group("Sampling");
-    table.add("max-new-tokens", f->max_new, "N", "stop after so many", "tokens");
+    table.add("max-new-tokens", f->max_new, "N", "stop after so many", "tokens").at_least(1);
     table.add("greedy", f->greedy, "", "always the most probable token");
-    table.add("temperature", f->sampling.temperature, "X", "divides the logits; 0 is greedy");
-    table.add("top-k", f->sampling.top_k, "N", "among the N most probable; 0: all");
+    table.add("temperature", f->sampling.temperature, "X", "divides the logits; 0 is greedy").at_least(0);
+    table.add("top-k", f->sampling.top_k, "N", "among the N most probable; 0: all").at_least(0);
     table.add("top-p", f->sampling.top_p, "P", "among the most probable that together reach P");
     table.add("seed", f->sampling.seed, "N", "of the draws");
     table.add("ignore-eod", f->ignore_eod, "", "do not stop at the end-of-document token");
     return [f, &table, &shared] {
+      options::note_idle_flags(
+          table, {{f->greedy, {"temperature", "top-k", "top-p", "seed"}, "beside --greedy"},
+                  {!f->greedy && f->sampling.temperature == 0, {"top-k", "top-p", "seed"}, "with --temperature 0"}});
       if (f->greedy) f->sampling.temperature = 0;
       if (f->sampling.top_p <= 0 || f->sampling.top_p > 1)
         throw Error(Code::usage, fmt::format("--top-p {} is not in (0, 1]", f->sampling.top_p));
-      if (f->sampling.temperature < 0 || f->sampling.top_k < 0 || f->max_new < 0)
-        throw Error(Code::usage, "--temperature, --top-k and --max-new-tokens must not be negative");
       const auto prompts = prompts_of(*f);
       if (prompts.empty()) throw Error(Code::usage, "no prompt", "", "--prompt TEXT or --input FILE");
       const Json start = options::RegistryFlag::start("mt-eval", table);
-      return f->model.world.run([&](Communicator& world) { return run_rank(world, *f, prompts, start, shared.json); });
+      return f->model.launch.run([&](Communicator& world, comm::StatusSlot& slot) {
+        slot.at(-1, "generate");
+        return run_rank(world, *f, prompts, start, shared.json);
+      });
     };
   };
 }

@@ -8,13 +8,17 @@ namespace mt::eval {
 void ModelFlags::add(OptionTable& t) {
   t.group("Model");
   t.add("load", session.load, "DIR", "checkpoint: a --save directory, or an iter_ directory in it");
-  t.add("ckpt-step", session.ckpt_step, "N", "this iteration, not the newest");
-  t.add("tensor-model-parallel-size", session.tp, "N", "ranks that share each layer");
+  t.add("ckpt-step", session.ckpt_step, "N", "this iteration, not the newest").at_least(0);
+  t.add("tensor-model-parallel-size", session.tp, "N", "ranks that share each layer").at_least(1);
   t.add("bf16", bf16, "", "compute in bf16, whatever the checkpoint's type");
   t.add("fp32", fp32, "", "compute in f32, whatever the checkpoint's type");
-  t.add("threads", session.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks");
+  t.add("threads", session.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
+      .between(1, 1024)
+      .no_default();
   tokenizer.add(t);
-  world.add(t);
+  t.group("Launch");
+  launch.add_local_ranks(t);
+  launch.add_timeout(t);
   registry.add(t);
 }
 

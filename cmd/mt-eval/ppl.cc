@@ -6,6 +6,7 @@
 #include "data/indexed_dataset.h"
 #include "data/text_source.h"
 #include "infer/perplexity.h"
+#include "options/idle_flags.h"
 
 namespace mt::eval {
 
@@ -111,15 +112,6 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
   return 0;
 }
 
-void check_windows(const PerplexityOptions& o, const OptionTable& table) {
-  if (table.given("window") && o.window < 1)
-    throw Error(Code::usage, fmt::format("{} is less than 1", o.window), "--window");
-  if (table.given("stride") && o.stride < 1)
-    throw Error(Code::usage, fmt::format("{} is less than 1", o.stride), "--stride");
-  if (o.micro_batch < 1 || o.micro_batch > 4096)
-    throw Error(Code::usage, fmt::format("wanted 1 to 4096, found {}", o.micro_batch), "--micro-batch-size");
-}
-
 }  // namespace
 
 Build ppl_command() {
@@ -132,15 +124,22 @@ Build ppl_command() {
     table.add("json-key", f->json_key, "KEY", "field of the text in JSON lines");
     table.add("data-path", f->data_path, "PREFIX", "a token file instead of text");
     table.group("Windows");
-    table.add("window", f->options.window, "N", "context and targets together; default the model's positions", "tokens");
-    table.add("stride", f->options.stride, "N", "targets a window adds; default half the window", "tokens");
-    table.add("micro-batch-size", f->options.micro_batch, "N", "windows of one forward pass", "samples");
+    table.add("window", f->options.window, "N", "context and targets together; default the model's positions", "tokens")
+        .at_least(1).no_default();
+    table.add("stride", f->options.stride, "N", "targets a window adds; default half the window", "tokens")
+        .at_least(1).no_default();
+    table.add("micro-batch-size", f->options.micro_batch, "N", "windows of one forward pass", "samples")
+        .between(1, 4096);
     return [f, &table, &shared] {
       if (f->inputs.empty() == f->data_path.empty())
         throw Error(Code::usage, "wanted --input FILE... or --data-path PREFIX, one of them");
-      check_windows(f->options, table);
+      options::note_idle_flags(table, {{f->inputs.empty(), {"input-format", "json-key"}, "without --input"},
+                                       {f->format == "text", {"json-key"}, "with --input-format text"}});
       const Json start = options::RegistryFlag::start("mt-eval", table);
-      return f->model.world.run([&](Communicator& world) { return run_rank(world, *f, start, shared.json); });
+      return f->model.launch.run([&](Communicator& world, comm::StatusSlot& slot) {
+        slot.at(-1, "score");
+        return run_rank(world, *f, start, shared.json);
+      });
     };
   };
 }

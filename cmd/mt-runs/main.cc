@@ -111,7 +111,7 @@ int compare(const Arguments& a, bool json) {
   return 0;
 }
 
-// Files given, and every run.jsonl below directories given.
+// Files given, and every record (run.jsonl, run-ID.jsonl) below directories given.
 std::vector<fs::path> event_files(const std::vector<std::string>& words) {
   std::vector<fs::path> files;
   for (const auto& w : words) {
@@ -123,7 +123,7 @@ std::vector<fs::path> event_files(const std::vector<std::string>& words) {
     }
     for (fs::recursive_directory_iterator it(w, fs::directory_options::skip_permission_denied, ec), end; it != end;
          it.increment(ec))
-      if (it->path().filename() == "run.jsonl") files.push_back(it->path());
+      if (is_event_log_name(it->path())) files.push_back(it->path());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -179,7 +179,7 @@ int main(int argc, char** argv) {
                     t.add("all", a.all, "", "options that are equal too");
                   }),
       mt::command("index", "read event files into the registry", mt::rebuild, [](OptionTable& t, Arguments& a) {
-        t.positional(a.words, "FILE...", "run.jsonl files, or directories that hold them somewhere below");
+        t.positional(a.words, "FILE...", "event files, or directories that hold run.jsonl and run-ID.jsonl somewhere below");
       })};
   return mt::cli::run(tool, argc, argv);
 }

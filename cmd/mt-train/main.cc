@@ -1,59 +1,118 @@
 // mt-train: the hybrid-parallel trainer.
 
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
-
-#include <unistd.h>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
 
 #include "base/cli.h"
 #include "base/error.h"
 #include "base/features.h"
 #include "base/log.h"
-#include "comm/status_page.h"
-#include "comm/world.h"
-#include "launch.h"
+#include "options/idle_flags.h"
+#include "options/launch.h"
 #include "options/launcher_environment.h"
 #include "options/megatron_flags.h"
 #include "options/training_flags.h"
 #include "train/dry_run.h"
+#include "train/trainer.h"
 
 namespace {
 
-using mt::Launch;
 using mt::TrainingOptions;
+using mt::options::Launch;
+
+// MT_TEST_THROW=RANK:STEP lets a drill break one rank in the middle of a step.
+void throw_if_asked(int rank, std::int64_t step) {
+  const char* text = std::getenv("MT_TEST_THROW");
+  int r = 0;
+  long long s = 0;
+  if (text && std::sscanf(text, "%d:%lld", &r, &s) == 2 && r == rank && s == step)
+    throw std::runtime_error("thrown by MT_TEST_THROW");
+}
+
+mt::TrainerHooks hooks_of(mt::comm::StatusSlot& slot, int rank) {
+  mt::TrainerHooks hooks;
+  hooks.on_phase = [&slot, rank](const char* phase, std::int64_t iteration) {
+    slot.at(iteration, phase);
+    if (std::string_view(phase) == "forward-backward") throw_if_asked(rank, iteration);
+  };
+  return hooks;
+}
+
+// What the command line says beyond the options of a run.
+struct Given {
+  TrainingOptions options;
+  Launch launch;
+  bool dry_run = false;
+  int world_size = 0;    // ranks there should be; 0: not said
+  int script_ranks = 0;  // ranks the script of --args-file starts; 0: not said
+};
 
 // Ranks of a dry run: those said, else the script's, else the environment's, else what the degrees make.
-int world_of_dry_run(const Launch& launch, const TrainingOptions& options) {
-  if (launch.world_size != 0) return launch.world_size;
-  if (launch.script_ranks != 0) return launch.script_ranks;
-  return options.data_parallel_size ? 0 : mt::options::world_of_environment(std::getenv);
+int world_of_dry_run(const Given& given) {
+  if (given.world_size != 0) return given.world_size;
+  if (given.script_ranks != 0) return given.script_ranks;
+  return given.options.data_parallel_size ? 0 : mt::options::world_of_environment(std::getenv);
+}
+
+// Ranks that were asked for, against those there are.
+void check_ranks(const Given& given, int there) {
+  if (given.world_size != 0 && given.world_size != there)
+    throw mt::Error(mt::Code::config,
+                    fmt::format("--world-size {} with {} rank{}", given.world_size, there, there == 1 ? "" : "s"), "",
+                    fmt::format("start {} ranks, or leave out --world-size", given.world_size));
+  if (given.script_ranks != 0 && given.script_ranks != there && mt::comm::launched_rank().rank == 0)
+    mt::log::warn("the script of --args-file starts {} ranks, here there {} {}", given.script_ranks,
+                  there == 1 ? "is" : "are", there);
+}
+
+int run_ranks(const Given& given) {
+  given.launch.check();
+  const auto complete = [&](int world) {
+    check_ranks(given, world);
+    return mt::complete_options(given.options, world);
+  };
+  std::optional<TrainingOptions> known;
+  if (given.launch.size() > 0) known = complete(given.launch.size());
+  return given.launch.run([&](mt::Communicator& world, mt::comm::StatusSlot& slot) {
+    return mt::train(world, known ? *known : complete(world.size()), hooks_of(slot, world.rank()));
+  });
 }
 
 std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared) {
-  auto options = std::make_shared<TrainingOptions>();
-  auto launch = std::make_shared<Launch>();
-  mt::options::add_model(table, options->model);
-  mt::options::add_parallel(table, *options);
-  mt::options::add_batch(table, *options);
-  mt::options::add_optimizer(table, *options);
-  mt::options::add_data(table, options->data);
-  mt::options::add_checkpoint(table, *options);
-  mt::options::add_run(table, *options);
+  auto given = std::make_shared<Given>();
+  TrainingOptions& options = given->options;
+  mt::options::add_model(table, options.model);
+  mt::options::add_parallel(table, options);
+  mt::options::add_batch(table, options);
+  mt::options::add_optimizer(table, options);
+  mt::options::add_data(table, options.data);
+  mt::options::add_checkpoint(table, options);
+  mt::options::add_run(table, options);
+  given->launch.add_timeout(table);
   table.group("Launch");
-  table.add("local-ranks", launch->local_ranks, "N", "run N ranks as threads of this process, without MPI");
-  table.add("dry-run", launch->dry_run, "", "validate and print layout, groups, parameters and bytes; no device");
-  table.add("world-size", launch->world_size, "N", "ranks there are, or the dry run is for; default: those started, or the degrees' product");
+  given->launch.add_local_ranks(table);
+  table.add("dry-run", given->dry_run, "", "validate and print layout, groups, parameters and bytes; no device");
+  table.add("world-size", given->world_size, "N",
+            "ranks there are, or the dry run is for; default: those started, or the degrees' product")
+      .at_least(1)
+      .no_default();
   auto flags = std::make_shared<mt::options::MegatronFlags>();
   flags->add(table);
   return [=, &table, &shared]() -> int {
     if (flags->print_wanted) return flags->print(shared.json), 0;
-    mt::options::note_given(table, *options);
-    options->flag_problems = flags->refused();
+    TrainingOptions& o = given->options;
+    mt::options::note_given(table, o);
+    o.flag_problems = flags->refused();
     for (const auto& notice : flags->notices())
       if (mt::comm::launched_rank().rank == 0) mt::log::info("{}", notice);
-    launch->script_ranks = flags->script_ranks().value_or(0);
-    if (launch->dry_run) return mt::dry_run(*options, world_of_dry_run(*launch, *options), shared.json);
-    return run_ranks(*options, *launch);
+    mt::options::note_idle_flags(table, mt::options::idle_training_flags(o));
+    given->script_ranks = flags->script_ranks().value_or(0);
+    if (given->dry_run) return mt::dry_run(o, world_of_dry_run(*given), shared.json);
+    return run_ranks(*given);
   };
 }
 
@@ -64,12 +123,7 @@ int main(int argc, char** argv) {
   tool.name = "mt-train";
   tool.summary = "Train a language model over many ranks: mpiexec -n N mt-train, or --local-ranks N.";
   tool.commands = {{"", "", build}};
-  // Of ranks with the same wrong command line one speaks; the others leave it the time to.
-  tool.speaks = mt::comm::launched_rank().rank == 0;
-  tool.on_fatal = [speaks = tool.speaks](int status) {
-    if (!speaks) ::usleep(500000);
-    mt::comm::abort_job(status);
-  };
+  mt::options::speak_as_one(tool);
   tool.backends = mt::kBackends;
   return mt::cli::run(tool, argc, argv);
 }

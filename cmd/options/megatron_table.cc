@@ -125,7 +125,7 @@ constexpr FlagGroup kGroups[] = {
    "there is no garbage to collect and no queue to drain"},
   {kAccepted, "check-weight-hash-across-dp-replicas-interval=N gpu-sniff-test-interval=N",
    "replicas are equal by construction, which the project's tests hold"},
-  {kAccepted, "no-check-for-nan-in-loss-and-grad", "the check costs nothing and stays on; --non-finite-limit 0 never gives up"},
+  {kAccepted, "no-check-for-nan-in-loss-and-grad", "the check costs nothing and stays on; --non-finite-limit says how long a run of such steps may be"},
   {kRefused, "check-for-spiky-loss check-for-large-grads", "steps are judged by whether their gradients are finite",
    "--non-finite-limit"},
   {kAccepted, "calculate-per-token-loss", "the loss is always the mean over the tokens of the whole batch"},

@@ -28,7 +28,7 @@ struct RegistryFlag {
 
   // Record a finished run, with `result` in its end event. Never fails: a registry warns.
   void record(const Json& start, double seconds, const Json& result) const {
-    Json end = end_event("ok", seconds);
+    Json end = end_event("done", seconds);
     for (const auto& [key, value] : result.items()) {
       if (!end.contains(key)) end[key] = value;
     }

@@ -4,22 +4,24 @@ namespace mt::options {
 
 void add_model(OptionTable& t, ModelOptions& m) {
   t.group("Model");
-  t.add("num-layers", m.num_layers, "N", "transformer layers");
-  t.add("hidden-size", m.hidden_size, "N", "width of the residual stream");
-  t.add("ffn-hidden-size", m.ffn_hidden_size, "N", "width of the feed-forward network; default 4h, with --swiglu 8h/3");
-  t.add("num-attention-heads", m.num_attention_heads, "N", "query heads");
-  t.add("kv-channels", m.kv_channels, "N", "head dimension; default hidden-size / num-attention-heads");
+  t.add("num-layers", m.num_layers, "N", "transformer layers").at_least(1).no_default();
+  t.add("hidden-size", m.hidden_size, "N", "width of the residual stream").at_least(1).no_default();
+  t.add("ffn-hidden-size", m.ffn_hidden_size, "N", "width of the feed-forward network; default 4h, with --swiglu 8h/3")
+      .at_least(1);
+  t.add("num-attention-heads", m.num_attention_heads, "N", "query heads").at_least(1).no_default();
+  t.add("kv-channels", m.kv_channels, "N", "head dimension; default hidden-size / num-attention-heads").at_least(1);
   t.add("group-query-attention", m.group_query_attention, "", "share key and value heads among query heads");
-  t.add("num-query-groups", m.num_query_groups, "N", "key and value heads, with --group-query-attention");
-  t.add("max-position-embeddings", m.max_position_embeddings, "N", "positions of the learned table", "tokens");
+  t.add("num-query-groups", m.num_query_groups, "N", "key and value heads, with --group-query-attention").at_least(1);
+  t.add("max-position-embeddings", m.max_position_embeddings, "N", "positions of the learned table", "tokens")
+      .at_least(1).no_default();
   t.add("position-embedding-type", m.position_embedding_type, "TYPE", "learned_absolute, rope or none");
-  t.add("rotary-base", m.rotary_base, "X", "base of rotary frequencies");
-  t.add("rotary-percent", m.rotary_percent, "X", "share of a head that rotates");
+  t.add("rotary-base", m.rotary_base, "X", "base of rotary frequencies").above(0);
+  t.add("rotary-percent", m.rotary_percent, "X", "share of a head that rotates").between(0, 1).above_least = true;
   t.add("rotary-interleaved", m.rotary_interleaved, "", "rotate pairs (2i, 2i+1) instead of halves");
   t.add("use-rope-scaling", m.use_rope_scaling, "", "LLaMA 3 scaling of rotary frequencies");
-  t.add("rope-scaling-factor", m.rope_scaling_factor, "X", "its factor");
+  t.add("rope-scaling-factor", m.rope_scaling_factor, "X", "its factor").above(0);
   t.add("normalization", m.normalization, "TYPE", "LayerNorm or RMSNorm");
-  t.add("norm-epsilon", m.norm_epsilon, "X", "added to the variance");
+  t.add("norm-epsilon", m.norm_epsilon, "X", "added to the variance").above(0);
   t.add("swiglu", m.swiglu, "", "gated SiLU feed-forward network");
   t.add("squared-relu", m.squared_relu, "", "squared ReLU instead of GELU");
   t.add("openai-gelu", m.openai_gelu, "", "the tanh form of GELU");
@@ -29,22 +31,23 @@ void add_model(OptionTable& t, ModelOptions& m) {
   t.add("untie-embeddings-and-output-weights", m.untie_embeddings_and_output_weights, "",
         "an output layer of its own");
   t.add("make-vocab-size-divisible-by", m.make_vocab_size_divisible_by, "N",
-        "pad the vocabulary to a multiple of this times tp");
-  t.add("attention-dropout", m.attention_dropout, "P", "dropout of attention probabilities");
-  t.add("hidden-dropout", m.hidden_dropout, "P", "dropout of sub-layer outputs and embeddings");
-  t.add("init-method-std", m.init_method_std, "X", "standard deviation of initial weights");
+        "pad the vocabulary to a multiple of this times tp").at_least(1);
+  t.add("attention-dropout", m.attention_dropout, "P", "dropout of attention probabilities").between(0, 1);
+  t.add("hidden-dropout", m.hidden_dropout, "P", "dropout of sub-layer outputs and embeddings").between(0, 1);
+  t.add("init-method-std", m.init_method_std, "X", "standard deviation of initial weights").above(0);
   t.add("embedding-init-method-std", m.embedding_init_method_std, "X", "of embeddings; default init-method-std");
 }
 
 void add_parallel(OptionTable& t, TrainingOptions& o) {
   ParallelSpec& p = o.parallel;
   t.group("Parallel");
-  t.add("tensor-model-parallel-size", p.tp, "N", "ranks that share each layer");
-  t.add("pipeline-model-parallel-size", p.pp, "N", "ranks that share the depth");
-  t.add("data-parallel-size", o.data_parallel_size, "N", "what is left for data parallelism, to be checked");
-  t.add("context-parallel-size", p.cp, "N", "ranks that share a sequence");
-  t.add("expert-model-parallel-size", p.ep, "N", "ranks that share the experts");
-  t.add("expert-tensor-parallel-size", p.etp, "N", "ranks that share an expert; default as many as share a layer");
+  t.add("tensor-model-parallel-size", p.tp, "N", "ranks that share each layer").at_least(1);
+  t.add("pipeline-model-parallel-size", p.pp, "N", "ranks that share the depth").at_least(1);
+  t.add("data-parallel-size", o.data_parallel_size, "N", "what is left for data parallelism, to be checked").at_least(1);
+  t.add("context-parallel-size", p.cp, "N", "ranks that share a sequence").at_least(1);
+  t.add("expert-model-parallel-size", p.ep, "N", "ranks that share the experts").at_least(1);
+  t.add("expert-tensor-parallel-size", p.etp, "N", "ranks that share an expert; default as many as share a layer")
+      .at_least(1);
   t.add("num-virtual-stages-per-pipeline-rank", p.vpp, "N", "model chunks a pipeline rank holds");
   t.add("num-layers-per-virtual-pipeline-stage", o.split.layers_per_virtual_stage, "N",
         "the same, said by the layers of a chunk");
@@ -67,41 +70,45 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
 
 void add_batch(OptionTable& t, TrainingOptions& o) {
   t.group("Batch and length");
-  t.add("seq-length", o.batch.seq_length, "N", "tokens of a sample", "tokens");
-  t.add("micro-batch-size", o.batch.micro_batch, "N", "samples of one forward pass on one rank", "samples");
-  t.add("global-batch-size", o.batch.global_batch, "N", "samples of a step; default micro-batch-size x dp", "samples");
-  t.add("train-iters", o.train_iters, "N", "steps to train; 0 only initialises (and saves)", "steps");
-  t.add("eval-iters", o.eval_iters, "N", "batches of one validation", "steps");
-  t.add("eval-interval", o.eval_interval, "N", "validate every N steps; 0 never", "steps");
-  t.add("exit-interval", o.exit_interval, "N", "save and leave at multiples of N; 0 never", "steps");
-  t.add("exit-duration-in-mins", o.exit_duration_min, "X", "save and leave (status 42) after so long; 0 never",
-        "minutes");
+  t.add("seq-length", o.batch.seq_length, "N", "tokens of a sample", "tokens").at_least(1).no_default();
+  t.add("micro-batch-size", o.batch.micro_batch, "N", "samples of one forward pass on one rank", "samples")
+      .at_least(1);
+  t.add("global-batch-size", o.batch.global_batch, "N", "samples of a step; default micro-batch-size x dp", "samples")
+      .at_least(1).no_default();
+  t.add("train-iters", o.train_iters, "N", "steps to train; 0 only initialises (and saves)", "steps")
+      .at_least(0).no_default();
+  t.add("eval-iters", o.eval_iters, "N", "batches of one validation; 0: none", "steps").at_least(0);
+  t.add("eval-interval", o.eval_interval, "N", "validate every N steps", "steps").at_least(1).no_default();
+  t.add("exit-interval", o.exit_interval, "N", "save and leave at multiples of N", "steps").at_least(1).no_default();
+  t.add("exit-duration-in-mins", o.exit_duration_min, "X", "save and leave (status 42) after so long",
+        "minutes").above(0).no_default();
 }
 
 void add_optimizer(OptionTable& t, TrainingOptions& o) {
   t.group("Optimizer");
-  t.add("lr", o.lr.lr, "X", "learning rate");
-  t.add("min-lr", o.lr.min_lr, "X", "learning rate at the end of the decay");
+  t.add("lr", o.lr.lr, "X", "learning rate, at its height").at_least(0).no_default();
+  t.add("min-lr", o.lr.min_lr, "X", "learning rate at the end of the decay").at_least(0);
   t.add("lr-decay-style", o.lr.decay_style, "STYLE", "constant, linear, cosine, inverse-square-root or WSD");
-  t.add("lr-decay-iters", o.lr.decay_iters, "N", "length of the decay; default train-iters", "steps");
+  t.add("lr-decay-iters", o.lr.decay_iters, "N", "length of the decay; default train-iters", "steps").at_least(1);
   t.add("lr-wsd-decay-style", o.lr.wsd_decay_style, "STYLE", "exponential, linear, cosine or minus_sqrt");
-  t.add("lr-wsd-decay-iters", o.lr.wsd_decay_iters, "N", "length of the last part of WSD", "steps");
-  t.add("lr-warmup-iters", o.lr.warmup_iters, "N", "linear warm-up", "steps");
-  t.add("lr-warmup-fraction", o.lr.warmup_fraction, "X", "warm-up as a share of the decay; over lr-warmup-iters");
-  t.add("lr-warmup-init", o.lr.warmup_init, "X", "learning rate the warm-up starts from");
+  t.add("lr-wsd-decay-iters", o.lr.wsd_decay_iters, "N", "length of the last part of WSD", "steps").at_least(1);
+  t.add("lr-warmup-iters", o.lr.warmup_iters, "N", "linear warm-up", "steps").at_least(0);
+  t.add("lr-warmup-fraction", o.lr.warmup_fraction, "X", "warm-up as a share of the decay; over lr-warmup-iters")
+      .between(0, 1);
+  t.add("lr-warmup-init", o.lr.warmup_init, "X", "learning rate the warm-up starts from").at_least(0);
   t.add("override-opt-param-scheduler", o.lr.override_scheduler, "",
         "on resume, these options count, not the checkpoint's");
   t.add("use-checkpoint-opt-param-scheduler", o.lr.use_checkpoint_scheduler, "",
         "on resume, the checkpoint's learning-rate schedule counts");
   t.alias("override-opt_param-scheduler", "override-opt-param-scheduler");
   t.alias("use-checkpoint-opt_param-scheduler", "use-checkpoint-opt-param-scheduler");
-  t.add("weight-decay", o.lr.weight_decay, "X", "decoupled weight decay of matrices");
-  t.add("start-weight-decay", o.lr.start_weight_decay, "X", "at the first step; default weight-decay");
-  t.add("end-weight-decay", o.lr.end_weight_decay, "X", "at the last step; default weight-decay");
+  t.add("weight-decay", o.lr.weight_decay, "X", "decoupled weight decay of matrices").at_least(0);
+  t.add("start-weight-decay", o.lr.start_weight_decay, "X", "at the first step; default weight-decay").at_least(0);
+  t.add("end-weight-decay", o.lr.end_weight_decay, "X", "at the last step; default weight-decay").at_least(0);
   t.add("weight-decay-incr-style", o.lr.weight_decay_incr_style, "STYLE", "constant, linear or cosine");
-  t.add("adam-beta1", o.adam.beta1, "X", "decay of the first moment");
-  t.add("adam-beta2", o.adam.beta2, "X", "decay of the second moment");
-  t.add("adam-eps", o.adam.eps, "X", "added to the root of the second moment");
+  t.add("adam-beta1", o.adam.beta1, "X", "decay of the first moment").between(0, 1);
+  t.add("adam-beta2", o.adam.beta2, "X", "decay of the second moment").between(0, 1);
+  t.add("adam-eps", o.adam.eps, "X", "added to the root of the second moment").above(0);
   t.add("clip-grad", o.adam.clip_grad, "X", "largest gradient norm; 0 or less: no clipping");
   t.group("Precision");
   t.add("bf16", o.bf16, "", "bf16 weights and activations, f32 master weights and gradients");
@@ -113,7 +120,8 @@ void add_data(OptionTable& t, DataOptions& d) {
   t.add("data-path", d.data_path, "PREFIX", "token files, or weights and token files in turn").multiple = true;
   t.add("split", d.split, "A,B,C", "shares of training, validation and test");
   t.add("mock-data", d.mock_data, "", "made-up samples; no token file");
-  t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says");
+  t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says")
+      .at_least(1);
   t.add("tokenizer-type", d.tokenizer.type, "TYPE", "kind of tokenizer");
   t.add("tokenizer-model", d.tokenizer.model, "FILE", "tokenizer.json, or the directory that holds it");
   t.add("vocab-file", d.tokenizer.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
@@ -126,13 +134,15 @@ void add_data(OptionTable& t, DataOptions& d) {
 void add_checkpoint(OptionTable& t, TrainingOptions& o) {
   t.group("Checkpoint");
   t.add("save", o.save, "DIR", "where to save");
-  t.add("save-interval", o.save_interval, "N", "save every N steps; 0: at the end only", "steps");
+  t.add("save-interval", o.save_interval, "N", "save every N steps; by default at the end only", "steps")
+      .at_least(1).no_default();
   t.alias("persistent-save-interval", "save-interval");
   t.add("save-retain-interval", o.save_retain_interval, "N",
-        "remove the previous save after the next unless its step is a multiple of N; 0: all stay", "steps");
+        "remove the previous save after the next unless its step is a multiple of N; by default all stay", "steps")
+      .at_least(1).no_default();
   t.add("load", o.load, "DIR", "resume from here");
   t.add("load-if-present", o.load_if_present, "", "start fresh when there is no checkpoint in --load yet");
-  t.add("ckpt-step", o.ckpt_step, "N", "load this iteration, not the newest");
+  t.add("ckpt-step", o.ckpt_step, "N", "load this iteration, not the newest").at_least(0);
   t.add("finetune", o.finetune, "", "load weights only and start at iteration 0");
   t.add("no-load-optim", o.no_load_optim, "", "load no optimizer state");
   t.add("use-checkpoint-args", o.use_checkpoint_args, "", "take the model from the checkpoint, not from options");
@@ -142,15 +152,15 @@ void add_run(OptionTable& t, TrainingOptions& o) {
   t.group("Run");
   t.add("seed", o.seed, "N", "of weights, data order and dropout");
   t.add("device", o.device, "NAME", "cpu");
-  t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host");
+  t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
+      .between(1, 1024).no_default();
   t.add("pipeline-schedule", o.schedule, "NAME",
         "1f1b (default), gpipe, interleaved (default with virtual stages), zb-h1, zb-h2, zb-1p or zb-2p");
-  t.add("log-interval", o.log_interval, "N", "a line every N steps", "steps");
+  t.add("log-interval", o.log_interval, "N", "a line every N steps", "steps").at_least(1);
   t.add("metrics-file", o.metrics_file, "FILE", "the record; default run.jsonl in --save, else here");
   t.add("registry", o.registry, "FILE", "SQLite index of runs; none: off");
-  t.add("non-finite-limit", o.non_finite_limit, "N", "give up (status 40) after N skipped steps in a row", "steps");
-  t.add("distributed-timeout-minutes", o.distributed_timeout_min, "X", "an operation that takes longer is an error",
-        "minutes");
+  t.add("non-finite-limit", o.non_finite_limit, "N", "give up (status 40) after N skipped steps in a row", "steps")
+      .at_least(1);
   t.add("deferred-stream", o.deferred_stream, "", "debug: run queued work as late as its events allow");
 }
 

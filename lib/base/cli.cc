@@ -104,6 +104,7 @@ int run_command(const Tool& tool, const Command& command, int argc, char** argv)
     if (tool.speaks) throw;
     return static_cast<int>(e.code());
   }
+  if (p.switches.verbose && p.switches.quiet && tool.speaks) log::warn("--quiet does nothing beside --verbose");
   if (p.switches.verbose) log::set_level(log::Level::verbose);
   else if (p.switches.quiet) log::set_level(log::Level::quiet);
   return p.run();

@@ -173,6 +173,26 @@ void append_wrapped(std::string& out, const std::string& text, std::size_t inden
 
 }  // namespace
 
+std::string OptionRow::range_text() const {
+  const bool low = least != -std::numeric_limits<double>::infinity();
+  const bool high = most != std::numeric_limits<double>::infinity();
+  if (!low) return high ? fmt::format("{} at most", most) : "";
+  if (!high) return above_least ? fmt::format("above {}", least) : fmt::format("{} or more", least);
+  return fmt::format("{} {}to {}", least, above_least ? "(excluded) " : "", most);
+}
+
+namespace {
+
+// needs  the row's own reader has taken the value as a number
+void check_range(const OptionRow& row, const std::string& text) {
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  if (value < row.least || (row.above_least && value == row.least) || value > row.most)
+    throw Error(Code::usage, fmt::format("wanted {}, found {}", row.range_text(), text));
+}
+
+}  // namespace
+
 std::string nearest_name(const std::string& word, const std::vector<std::string>& names) {
   std::size_t best = (word.size() <= 3 ? 1 : std::max<std::size_t>(2, word.size() / 3)) + 1;
   std::string nearest;
@@ -419,6 +439,8 @@ void OptionTable::assign(const Setting& setting) {
   }
   try {
     row.set(setting.values);
+    if (!row.range_text().empty())
+      for (const std::string& value : setting.values) check_range(row, value);
   } catch (const Error& e) {
     if (!e.where().empty()) throw;
     throw Error(e.code(), e.message(), where, e.hint());
@@ -490,6 +512,7 @@ std::string OptionTable::help() const {
         note("one of " + all);
       }
       if (!row.unit.empty()) note(row.unit);
+      if (!row.range_text().empty()) note(row.range_text());
       if (!row.fallback.empty()) note("default " + row.fallback);
       for (const std::string& other : aliases_of(row.name)) note("also --" + other);
       if (!notes.empty()) text += " (" + notes + ")";

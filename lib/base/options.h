@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,27 @@ struct OptionRow {
   bool hidden = false;    // accepted, not shown
   bool foreign = false;   // hidden, another program's; still what a misspelt flag may have meant
   std::vector<std::string> choices;  // empty: any
+  // What a number may be; anything else is Error{usage} that says the range. Checked for each value of a multiple row.
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  bool above_least = false;  // `least` itself is too little
+
+  OptionRow& at_least(double n) { return between(n, std::numeric_limits<double>::infinity()); }
+  OptionRow& above(double n) {
+    above_least = true;
+    return at_least(n);
+  }
+  OptionRow& between(double lo, double hi) {
+    least = lo;
+    most = hi;
+    return *this;
+  }
+  // Show no default: the variable's value stands for "not given".
+  OptionRow& no_default() {
+    fallback.clear();
+    return *this;
+  }
+  // "1 or more", "above 0", "0 to 1"; empty without a range.
+  std::string range_text() const;
 
   // Reads one value (or all, when multiple) into the bound variable; throws Error{usage} through the table.
   std::function<void(const std::vector<std::string>&)> set;

@@ -7,12 +7,26 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "ckpt/iterations.h"
 
 namespace mt {
 
-SaveLock::SaveLock(const std::filesystem::path& dir, bool fresh) {
+namespace {
+
+void require_free(const std::filesystem::path& dir, std::int64_t from) {
+  std::error_code ec;
+  if (!std::filesystem::is_directory(dir, ec)) return;
+  const auto there = list_iterations(dir);
+  if (there.empty() || there.back().iteration < from) return;
+  throw Error(Code::config, fmt::format("holds iterations up to {} of another run, which this one would write over",
+                                        there.back().iteration),
+              dir.string(), fmt::format("--load {} continues it; else name another --save", dir.string()));
+}
+
+}  // namespace
+
+SaveLock::SaveLock(const std::filesystem::path& dir, std::optional<std::int64_t> free_from) {
+  if (free_from) require_free(dir, *free_from);
   std::error_code made;
   std::filesystem::create_directories(dir, made);
   if (made || !std::filesystem::is_directory(dir))
@@ -27,11 +41,6 @@ SaveLock::SaveLock(const std::filesystem::path& dir, bool fresh) {
     ::close(fd_);
     throw Error(Code::io, "another run is saving there", dir.string(), "wait for it, or name another --save");
   }
-  if (!fresh) return;
-  const auto there = list_iterations(dir);
-  if (!there.empty())
-    log::warn("{} holds iterations up to {} of an earlier run; this one starts anew beside them (--load continues it)",
-              dir.string(), there.back().iteration);
 }
 
 SaveLock::SaveLock(SaveLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }

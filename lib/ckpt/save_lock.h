@@ -3,7 +3,9 @@
 //
 // Code: ckpt/save_lock.cc. Tests: tests/train/save_lock_test.cc.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 
 namespace mt {
 
@@ -11,9 +13,11 @@ namespace mt {
 class SaveLock {
  public:
   // Makes the directory and tries to write in it, so that a run which cannot save stops before it trains.
-  //   fresh  the run does not continue what lies there: iterations that are there are named in a warning
-  //   fails  Error{io}: cannot be made or written; another process holds it
-  SaveLock(const std::filesystem::path& dir, bool fresh);
+  //   free_from  first iteration this run can write when it does not continue what lies there: what it would replace or
+  //              push behind the tracker must not exist; empty for a run that continues it
+  //   fails  Error{config}: iterations from there on exist, nothing was made; Error{io}: cannot be made or written,
+  //          another process holds it
+  SaveLock(const std::filesystem::path& dir, std::optional<std::int64_t> free_from);
   SaveLock(SaveLock&& other) noexcept;
   SaveLock& operator=(SaveLock&&) = delete;
   ~SaveLock();

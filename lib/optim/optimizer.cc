@@ -72,8 +72,7 @@ void Optimizer::publish(Stream& stream, const Groups& groups) {
   store_.publish_weights(stream, groups);
 }
 
-double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
-  zero_bytes(stream, bins_.view().data, bins_.bytes());
+void Optimizer::find_norm_parts(const Groups& groups) {
   const auto& shards = store_.plan().shards;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto& spec = store_.spec(shards[i].param);
@@ -83,10 +82,17 @@ double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
       if (!first_replica(piece, groups.coordinate)) continue;
       for (const auto& part : boxes_in_range(spec, piece, shards[i].begin, shards[i].end)) {
         const std::int64_t at = part.at - shards[i].begin;
-        ops::sum_squares(stream, {.x = store_.shard_grad(i).rows(at, at + part.box.size()), .bins = bins_});
+        norm_parts_.push_back({i, at, at + part.box.size()});
       }
     }
   }
+}
+
+double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
+  if (norm_parts_.empty()) find_norm_parts(groups);
+  zero_bytes(stream, bins_.view().data, bins_.bytes());
+  for (const auto& part : norm_parts_)
+    ops::sum_squares(stream, {.x = store_.shard_grad(part.shard).rows(part.begin, part.end), .bins = bins_});
   Communicator& all = store_.plan().spec.sharded() ? *groups.world : *groups.model;
   if (all.size() > 1) all.all_reduce(stream, bins_, Reduce::sum).wait(stream);
   stream.synchronize();

@@ -8,6 +8,7 @@
 // Weight decay follows ParamSpec.decay. Code: optim/optimizer.cc. Tests: tests/optim/optimizer_test.cc.
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/adamw.h"
 #include "params/parameter_store.h"
@@ -52,6 +53,12 @@ class Optimizer {
   std::size_t state_bytes() const { return state_.size(); }
 
  private:
+  // Elements of a shard's gradient that count in the norm.
+  struct NormPart {
+    std::size_t shard;
+    std::int64_t begin, end;
+  };
+  void find_norm_parts(const Groups& groups);
   double grad_norm(Stream& stream, const Groups& groups);
   View state(std::size_t shard, int which) const;
   View whole(int param, View flat) const;
@@ -62,6 +69,7 @@ class Optimizer {
   std::int64_t step_ = 0;
   Buffer state_;
   Tensor bins_, scalars_;
+  std::vector<NormPart> norm_parts_;  // found at the first step
 };
 
 }  // namespace mt

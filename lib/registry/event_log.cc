@@ -1,6 +1,7 @@
 #include "registry/event_log.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,7 +90,51 @@ std::string first_run_id(const fs::path& path) {
   return "";
 }
 
-EventLog::EventLog(const fs::path& path) : path_(path) {
+// A single line without its end is a killed writer's.
+void require_event_log(const fs::path& path) {
+  std::error_code ec;
+  if (!fs::is_regular_file(path, ec)) return;
+  std::ifstream in(path, std::ios::binary);
+  std::string line;
+  if (!std::getline(in, line) || in.eof()) {
+    if (line.empty() || line[0] == '{') return;
+  } else if (const auto j = Json::parse(line, nullptr, false); j.is_object() && is_event(text(j, "event"))) {
+    return;
+  }
+  throw Error(Code::config, "is no event file: its first line is no event", path.string(),
+              "name a new file, or the run.jsonl of this run");
+}
+
+fs::path event_log_beside(const fs::path& path, const std::string& run_id) {
+  return path.parent_path() / fmt::format("{}-{}{}", path.stem().string(), run_id, path.extension().string());
+}
+
+bool is_event_log_name(const fs::path& path) {
+  return path.extension() == ".jsonl" && (path.stem() == "run" || path.stem().string().rfind("run-", 0) == 0);
+}
+
+EventLog EventLog::start_new(const fs::path& path, fs::path* moved) {
+  std::error_code ec;
+  const std::string id = new_run_id();
+  if (!fs::is_regular_file(path, ec) || fs::file_size(path, ec) == 0) return EventLog(path, id);
+  require_event_log(path);
+  const std::string old = first_run_id(path);
+  if (old.empty()) return EventLog(path, id);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool alive = fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (fd >= 0) ::close(fd);
+  if (alive) return EventLog(event_log_beside(path, id), id);
+  const auto beside = event_log_beside(path, old);
+  fs::rename(path, beside, ec);
+  if (ec) fail("move an earlier run's record aside", path, ec.value());
+  if (moved) *moved = beside;
+  return EventLog(path, id);
+}
+
+EventLog::EventLog(const fs::path& path) : EventLog(path, "") {}
+
+EventLog::EventLog(const fs::path& path, const std::string& new_id) : path_(path) {
+  require_event_log(path);
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open for appending", path, errno);
   try {
@@ -99,12 +144,15 @@ EventLog::EventLog(const fs::path& path) : path_(path) {
     if (S_ISREG(st.st_mode) && st.st_size > 0 && ::pread(fd_, &last, 1, st.st_size - 1) != 1) fail("read", path, errno);
     if (last != '\n' && ::write(fd_, "\n", 1) != 1) fail("write", path, errno);
     if (S_ISREG(st.st_mode)) run_id_ = first_run_id(path);
+    // Held while the run lives, so that a new run does not move the file away. A resumed run may find it held by a
+    // process that is about to end, and goes on.
+    if (S_ISREG(st.st_mode)) (void)!::flock(fd_, LOCK_SH | LOCK_NB);
   } catch (...) {
     ::close(fd_);
     throw;
   }
   resumed_ = !run_id_.empty();
-  if (!resumed_) run_id_ = new_run_id();
+  if (!resumed_) run_id_ = new_id.empty() ? new_run_id() : new_id;
 }
 
 EventLog::EventLog(EventLog&& other) noexcept

@@ -45,8 +45,13 @@ class EventLog {
  public:
   // Open or create `path`.
   //   gives  a log whose run_id() is the file's when it already has a `run` line (a resumed run stays one run), else new
-  //   fails  Error{io}
+  //   fails  Error{io}; Error{config} for a file that has lines and whose first is no event: it stays as it is
   explicit EventLog(const std::filesystem::path& path);
+  // The record of a run that continues none. What another run wrote at `path` is kept: the file is renamed to
+  // event_log_beside(path, its run id), and `moved` says where to; if a living run still writes there, it is the new
+  // record that takes such a name.
+  //   fails  as above
+  static EventLog start_new(const std::filesystem::path& path, std::filesystem::path* moved = nullptr);
   EventLog(EventLog&& other) noexcept;
   EventLog& operator=(EventLog&&) = delete;
   ~EventLog();
@@ -67,11 +72,21 @@ class EventLog {
   void sync();
 
  private:
+  EventLog(const std::filesystem::path& path, const std::string& new_id);
   std::filesystem::path path_;
   std::string run_id_;
   bool resumed_ = false;
   int fd_ = -1;
 };
+
+// A file of somebody else's is not appended to.
+//   fails  Error{config} when `path` has lines and the first is no event; never for what is absent, empty or no file
+void require_event_log(const std::filesystem::path& path);
+
+// "run.jsonl" and "20260131-…" to "run-20260131-….jsonl".
+std::filesystem::path event_log_beside(const std::filesystem::path& path, const std::string& run_id);
+// True for run.jsonl and the names event_log_beside gives it.
+bool is_event_log_name(const std::filesystem::path& path);
 
 // What a record says once later lines have replaced earlier ones.
 struct RunRecord {

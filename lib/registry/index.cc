@@ -113,7 +113,11 @@ std::uint64_t take_in(Database& db, const fs::path& log, bool from_start) {
   std::uint64_t end = before.bytes;
   for (const auto& line : read_event_lines(log, before.bytes, end)) r.add(line);
   if (!r.run_id.empty()) {
-    if (before.run_id.empty()) forget_run(db, r.run_id);  // the file moved here from elsewhere
+    if (before.run_id.empty()) {  // the file moved here from elsewhere
+      forget_run(db, r.run_id);
+      Statement s(db, "DELETE FROM sources WHERE run_id = ?");
+      s.text(r.run_id).run();
+    }
     RunWriter(db, r.run_id, path).write(r);
     Statement s(db, "INSERT OR REPLACE INTO sources(path, run_id, bytes) VALUES(?,?,?)");
     s.text(path).text(r.run_id).number(static_cast<std::int64_t>(end)).run();

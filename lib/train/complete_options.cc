@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "ckpt/iterations.h"
 #include "ckpt/manifest.h"
 #include "layout/validate.h"
@@ -84,7 +83,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
   if (o.fp16) add("fp16 needs a loss scaler, which this program does not have", "--bf16");
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
-           {"lr", o.lr.lr}, {"min-lr", o.lr.min_lr}, {"lr-warmup-init", o.lr.warmup_init},
+           {"min-lr", o.lr.min_lr}, {"lr-warmup-init", o.lr.warmup_init},
            {"weight-decay", o.lr.weight_decay}, {"init-method-std", o.model.init_method_std},
            {"eval-interval", static_cast<double>(o.eval_interval)}, {"eval-iters", static_cast<double>(o.eval_iters)},
            {"exit-interval", static_cast<double>(o.exit_interval)}, {"exit-duration-in-mins", o.exit_duration_min},
@@ -95,8 +94,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
       add(fmt::format("{} {} is not a number of 0 or more", name, value), fmt::format("--{} 0", name));
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
            {"adam-eps", o.adam.eps}, {"norm-epsilon", o.model.norm_epsilon}, {"rotary-base", o.model.rotary_base},
-           {"rope-scaling-factor", o.model.rope_scaling_factor}, {"rotary-percent", o.model.rotary_percent},
-           {"distributed-timeout-minutes", o.distributed_timeout_min}})
+           {"rope-scaling-factor", o.model.rope_scaling_factor}, {"rotary-percent", o.model.rotary_percent}})
     if (!std::isfinite(value) || value <= 0)
       add(fmt::format("{} {} is not a number above 0", name, value), fmt::format("--{} 1", name));
   if (o.model.rotary_percent > 1)
@@ -110,8 +108,10 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   if (o.load_if_present && o.load.empty()) add("load-if-present without load", "--load DIR");
   if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
   if (o.train_iters < 0) add("train-iters is not given", "--train-iters 100");
-  if (o.lr.min_lr > o.lr.lr) add(fmt::format("min-lr {} is above lr {}", o.lr.min_lr, o.lr.lr), "a smaller --min-lr");
-  if (o.lr.warmup_init > o.lr.lr)
+  if (!std::isfinite(o.lr.lr)) add(fmt::format("lr {} is not a number of 0 or more", o.lr.lr), "--lr 1e-4");
+  if (o.lr.lr < 0 && o.train_iters > 0) add("lr is not given", "--lr 1e-4");
+  if (o.lr.min_lr > o.lr.lr && o.lr.lr >= 0) add(fmt::format("min-lr {} is above lr {}", o.lr.min_lr, o.lr.lr), "a smaller --min-lr");
+  if (o.lr.warmup_init > o.lr.lr && o.lr.lr >= 0)
     add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
   if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
   if (o.save_retain_interval != 0 &&
@@ -154,7 +154,7 @@ bool nothing_to_load(const TrainingOptions& o) {
 LrSchedule lr_schedule_of(const TrainingOptions& o) {
   const std::int64_t gbs = o.batch.global_batch, decay_iters = o.lr.decay_iters.value_or(o.train_iters);
   LrSchedule s;
-  s.max_lr = o.lr.lr;
+  s.max_lr = std::max(0.0, o.lr.lr);
   s.min_lr = o.lr.min_lr;
   s.warmup_init = o.lr.warmup_init;
   s.decay_samples = std::max<std::int64_t>(1, decay_iters * gbs);
@@ -181,7 +181,7 @@ ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
 TrainingOptions complete_options(TrainingOptions o, int world) {
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
-    log::warn("--sequence-parallel without tensor parallelism does nothing and is off");
+    o.notices.push_back("--sequence-parallel without tensor parallelism does nothing and is off");
     p.sequence_parallel = false;
   }
   const int model_ranks = std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp);

@@ -1,6 +1,7 @@
 #include "train/dry_run.h"
 
 #include "base/cli.h"
+#include "base/log.h"
 #include "layout/param_spec.h"
 #include "plan/memory.h"
 #include "schedule/schedule.h"
@@ -36,6 +37,7 @@ Json rank_json(int rank, std::int64_t parameters, const MemoryPlan& m) {
 
 int dry_run(const TrainingOptions& given, int world, bool json) {
   const TrainingOptions o = complete_options(given, world);
+  for (const auto& notice : o.notices) log::warn("{}", notice);
   const ModelSpec model = model_of(o);
   const Placement placement = place(o.parallel);
   const DType compute = o.bf16 ? DType::bf16 : DType::f32;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "train/remembered_options.h"
 
 namespace mt {
 
@@ -74,6 +75,8 @@ void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::stri
   const auto seed = json_field<std::uint64_t>(t, "seed", where);
   if (seed != run.options.seed && run.speaks())
     log::warn("--seed {} is not the checkpoint's {}: data order and dropout change from here", run.options.seed, seed);
+  if (run.speaks() && t.contains("options"))
+    for (const auto& line : option_changes(t["options"], remembered_options(run.options))) log::warn("{}", line);
   agree_on_schedule(run, t);
 }
 

@@ -28,12 +28,12 @@ std::string local_time_text() {
   return fmt::format("{}.{:06d}", text, us);
 }
 
+}  // namespace
+
 std::filesystem::path metrics_path(const TrainingOptions& o) {
   if (!o.metrics_file.empty()) return o.metrics_file;
   return o.save.empty() ? std::filesystem::path("run.jsonl") : std::filesystem::path(o.save) / "run.jsonl";
 }
-
-}  // namespace
 
 std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_step_s, double mean_loss) {
   std::string s = fmt::format(" [{}] iteration {:8d}/{:8d} | consumed samples: {:12d} |", local_time_text(), r.iteration,
@@ -48,12 +48,16 @@ std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_
   return s + fmt::format(" mfu: {:.3f} |", r.mfu);
 }
 
-RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool)
+RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool, bool continues)
     : options_(options), tool_(tool), index_(RunIndex::open(options.registry)), started_s_(now_s()) {
   const auto path = metrics_path(options);
   try {
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-    log_.emplace(path);
+    std::filesystem::path moved;
+    log_.emplace(continues ? EventLog(path) : EventLog::start_new(path, &moved));
+    if (!moved.empty()) log::info("{} was another run's record and is now {}", path.string(), moved.string());
+    if (!moved.empty()) index_.follow(moved, 10000);
+    if (log_->path() != path) log::warn("another run writes to {}: this one's record is {}", path.string(), log_->path().string());
   } catch (const std::exception& e) {
     log::warn("metrics are not recorded: {}", e.what());
   }

@@ -5,6 +5,7 @@
 // Tests: tests/train/run_record_test.cc.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,10 +29,14 @@ struct StepReport {
 //   mean over the steps since the last line of time and loss
 std::string log_line(const StepReport& report, std::int64_t train_iters, double mean_step_s, double mean_loss);
 
+// Where the record of a run stands: --metrics-file, else run.jsonl in --save, else here.
+std::filesystem::path metrics_path(const TrainingOptions& options);
+
 class RunReporter {
  public:
-  // Opens the metrics file and the registry.
-  RunReporter(const TrainingOptions& options, const std::string& tool);
+  // Opens the metrics file and the registry. A run that does not continue another gets a record of its own: what stands
+  // at its place is moved aside (registry/event_log.h).
+  RunReporter(const TrainingOptions& options, const std::string& tool, bool continues);
   ~RunReporter();
 
   void start(const Json& layout);

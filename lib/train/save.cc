@@ -5,6 +5,7 @@
 #include "base/cli.h"
 #include "ckpt/store.h"
 #include "engine/checkpoint.h"
+#include "train/remembered_options.h"
 
 namespace mt {
 
@@ -28,7 +29,8 @@ CheckpointMeta meta_of(const TrainingRun& run) {
                    {"skipped_steps", run.at.skipped},
                    {"lr_schedule", to_json(run.lr)},
                    {"seq_length", o.batch.seq_length},
-                   {"global_batch_size", o.batch.global_batch}};
+                   {"global_batch_size", o.batch.global_batch},
+                   {"options", remembered_options(o)}};
   return meta;
 }
 

@@ -26,7 +26,7 @@ struct DataOptions {
 };
 
 struct LrOptions {
-  double lr = 0, min_lr = 0, warmup_init = 0;
+  double lr = -1, min_lr = 0, warmup_init = 0;
   std::string decay_style = "linear", wsd_decay_style = "exponential";
   std::optional<std::int64_t> decay_iters, wsd_decay_iters;
   std::int64_t warmup_iters = 0;
@@ -73,9 +73,9 @@ struct TrainingOptions {
   std::string device = "cpu";
   int threads = 0;               // per rank; 0: cores / ranks of this host
   bool deferred_stream = false;  // debug: queued work runs as late as its events allow
-  double distributed_timeout_min = 10;
   std::string metrics_file, registry = "mt-runs.db";
   Json resolved;  // every flag, for the record
+  std::vector<std::string> notices;  // from complete_options: what the person should know; rank 0 warns of them
 };
 
 }  // namespace mt

@@ -1,14 +1,18 @@
 #include "train/training_run.h"
 
+#include <filesystem>
+
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
 #include "plan/memory.h"
 #include "probe/gemm_peak.h"
+#include "registry/event_log.h"
 #include "schedule/passes.h"
 #include "train/resume.h"
 
@@ -37,6 +41,15 @@ void require_memory(const TrainingRun& run, const Coordinate& at) {
                 "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
 
+// Of a run that does not continue what lies in --save: the first iteration it can write there.
+std::optional<std::int64_t> first_save(const TrainingOptions& o, const Reader* reader) {
+  if (!reader || o.finetune) return o.train_iters > 0 ? 1 : 0;
+  std::error_code ec;
+  const auto from = std::filesystem::weakly_canonical(reader->dir(), ec).parent_path();
+  if (from == std::filesystem::weakly_canonical(o.save, ec)) return std::nullopt;
+  return reader->manifest().meta.iteration + 1;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const TrainerHooks& looking)
@@ -49,8 +62,11 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
       lr(lr_schedule_of(options)) {
   const auto& o = options;
   require_same_options(o, world, stream);
+  if (speaks()) require_event_log(metrics_path(o));
+  if (speaks())
+    for (const auto& notice : o.notices) log::warn("{}", notice);
   const auto reader = find_checkpoint(*this);
-  if (!o.save.empty() && speaks()) save_lock.emplace(o.save, o.load.empty() || o.finetune);
+  if (!o.save.empty() && speaks()) save_lock.emplace(o.save, first_save(o, reader.get()));
   const Placement placement = place(o.parallel);
   const Coordinate here = placement.coordinates[static_cast<std::size_t>(world.rank())];
   auto specs = param_specs(model, o.parallel, here);
@@ -69,7 +85,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (reader) load_checkpoint(*this, *reader);
   step_flop = step_flops(model, o.parallel, o.batch).causal;
   if (o.train_iters > at.iteration) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
-  if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train");
+  if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);
 }
 
 // Parameters, optimizer state, sub-layers, and the executor with its arenas.

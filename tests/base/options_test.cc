@@ -52,6 +52,30 @@ struct OptionsTest : testing::Test {
     return "no error";
   }
 
+  std::string range_error(std::vector<const char*> arguments) {
+    OptionTable t("mt-y", "", "");
+    int n = 1;
+    double x = 1;
+    std::optional<std::int64_t> maybe;
+    std::vector<double> many;
+    t.add("n", n, "N", "count").between(1, 8);
+    t.add("x", x, "X", "number").above(0);
+    t.add("maybe", maybe, "N", "count").at_least(0);
+    t.add("many", many, "X", "numbers").at_least(1);
+    t.add("threads", n, "N", "count").at_least(1).no_default();
+    EXPECT_NE(t.help().find("(1 to 8; default 1)"), std::string::npos) << t.help();
+    EXPECT_NE(t.help().find("(above 0; default 1)"), std::string::npos) << t.help();
+    EXPECT_NE(t.help().find("(1 or more)"), std::string::npos) << t.help();
+    arguments.insert(arguments.begin(), "mt-y");
+    try {
+      t.parse(static_cast<int>(arguments.size()), arguments.data());
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::usage) << e.what();
+      return e.what();
+    }
+    return "";
+  }
+
   OptionTable table;
   int interval = 100;
   double lr = 0.001;
@@ -63,6 +87,20 @@ struct OptionsTest : testing::Test {
   std::string style = "linear", config;
   bool bf16 = false, bias = true, old_way = false;
 };
+
+TEST_F(OptionsTest, ANumberOutsideItsRowsRangeIsRefusedWithRangeAndValue) {
+  EXPECT_EQ(range_error({"--n", "0"}), "wanted 1 to 8, found 0: --n");
+  EXPECT_EQ(range_error({"--n", "9"}), "wanted 1 to 8, found 9: --n");
+  EXPECT_EQ(range_error({"--n", "-4"}), "wanted 1 to 8, found -4: --n");
+  EXPECT_EQ(range_error({"--x", "0"}), "wanted above 0, found 0: --x");
+  EXPECT_EQ(range_error({"--x", "-1e-3"}), "wanted above 0, found -1e-3: --x");
+  EXPECT_EQ(range_error({"--maybe", "-1"}), "wanted 0 or more, found -1: --maybe");
+  EXPECT_EQ(range_error({"--many", "1", "2", "0.5"}), "wanted 1 or more, found 0.5: --many");
+  EXPECT_EQ(range_error({"--n", "8", "--x", "1e-9", "--maybe", "0", "--many", "1"}), "");
+  ::setenv("MT_N", "0", 1);
+  EXPECT_EQ(range_error({}), "wanted 1 to 8, found 0: --n from MT_N");
+  ::unsetenv("MT_N");
+}
 
 TEST_F(OptionsTest, KeepsDefaultsWhenNothingIsGiven) {
   parse({});

@@ -20,7 +20,7 @@ tokens_per_s() { # NAME THREADS LAUNCHER... -- ARGUMENTS...; the median step of 
   rm -f "$name.jsonl"
   OMP_NUM_THREADS="$threads" "${launch[@]}" mt-train --num-layers 6 --hidden-size 512 --num-attention-heads 8 --seq-length 256 \
     --max-position-embeddings 256 --vocab-size 8192 --mock-data --micro-batch-size 4 --global-batch-size 64 --bf16 \
-    --lr 1e-4 --train-iters 3 --attention-dropout 0 --hidden-dropout 0 --registry none --log-interval 0 \
+    --lr 1e-4 --train-iters 3 --attention-dropout 0 --hidden-dropout 0 --registry none --log-interval 1000 \
     --metrics-file "$name.jsonl" "$@" > "$name.log" 2>&1 || { cat "$name.log"; exit 1; }
   sed -n 's/.*"event":"step","iteration":[23],.*"tokens_per_s":\([0-9.e+]*\).*/\1/p' "$name.jsonl" | sort -g | tail -n 1
 }

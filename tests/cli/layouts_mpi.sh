@@ -14,7 +14,7 @@ train() { # RANKS NAME ARGUMENTS...
   shift 2
   "$MT_TEST_MPIEXEC" -n "$ranks" mt-train --num-layers 4 --hidden-size 32 --num-attention-heads 4 --group-query-attention \
     --num-query-groups 2 --seq-length 16 --max-position-embeddings 16 --vocab-size 61 --make-vocab-size-divisible-by 8 \
-    --mock-data --global-batch-size 16 --lr 1e-3 --lr-decay-style constant --clip-grad 0.5 --log-interval 0 \
+    --mock-data --global-batch-size 16 --lr 1e-3 --lr-decay-style constant --clip-grad 0.5 --log-interval 1000 \
     --registry none --train-iters 20 "$@" > "$name.log" 2>&1 || { cat "$name.log"; exit 1; }
 }
 

@@ -60,7 +60,16 @@ cmp a.txt b.txt
 printf 'abc\r\nb\r\n' | mt-eval generate --load run --input - --max-new-tokens 12 --greedy --json "${bytes[@]}" | sed 's/,"prefill_s.*//' > b.txt
 cmp a.txt b.txt
 
+# A flag that does nothing beside another is named.
+expect 0 "--temperature does nothing beside --greedy" "${draw[@]}" --greedy --temperature 0.5
+expect 0 "--top-k does nothing with --temperature 0" "${draw[@]}" --temperature 0 --top-k 3
+expect 0 "--json-key does nothing without --input" mt-eval ppl --load run --data-path in_text_document "${bytes[@]}" --json-key x
+
 # Refusals.
+for words in "threads 0 1 to 1024" "max-new-tokens 0 1 or more" "temperature -1 0 or more" "local-ranks 0 1 to 256"; do
+  read -r flag value range <<< "$words"
+  expect 2 "wanted $range, found $value: --$flag" "${draw[@]}" "--$flag" "$value"
+done
 for n in 0 -1; do
   expect 2 "--window" mt-eval ppl --load run --input in.jsonl "${bytes[@]}" --window "$n"
   expect 2 "--stride" mt-eval ppl --load run --input in.jsonl "${bytes[@]}" --stride "$n"

@@ -7,7 +7,7 @@ tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --
 # All clashes of a configuration at once, each with its two numbers and a neighbour; no device, no MPI, no file.
 expect 3 "8 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
   --num-attention-heads 12 --seq-length 1001 --max-position-embeddings 1001 --sequence-parallel --mock-data --vocab-size 1000 \
-  --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10
+  --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10 --lr 1e-3
 for words in \
   "world size 12 is not divisible by tp·cp·pp 8; try tp·cp·pp 6 or 12, or world size 8 or 16" \
   "num-attention-heads 12 is not divisible by tensor-model-parallel-size 8; try tensor-model-parallel-size 6 or 12" \
@@ -51,6 +51,28 @@ expect 2 "--lr" mt-train "${tiny[@]}" --lr fast
 expect 2 "LayerNorm, RMSNorm" mt-train "${tiny[@]}" --normalization none
 expect 2 "one of cpu" mt-train "${tiny[@]}" --device cuda
 
+# Numbers that make no sense are refused with their range and the value given; nothing stands for "default" in silence.
+for words in "threads 0 1 to 1024" "threads -2 1 to 1024" "exit-interval 0 1 or more" "log-interval 0 1 or more" \
+  "eval-interval 0 1 or more" "eval-iters -1 0 or more" "save-interval 0 1 or more" "num-layers -3 1 or more" \
+  "hidden-size 0 1 or more" "micro-batch-size 0 1 or more" "tensor-model-parallel-size 0 1 or more" \
+  "rotary-percent 0 0 (excluded) to 1" "adam-eps 0 above 0" "local-ranks 0 1 to 256" "world-size 0 1 or more" \
+  "non-finite-limit 0 1 or more" "exit-duration-in-mins 0 above 0" "distributed-timeout-minutes 0 above 0"; do
+  read -r flag value range <<< "$words"
+  expect 2 "wanted $range, found $value: --$flag" mt-train "${tiny[@]}" "--$flag" "$value"
+done
+expect 3 "lr is not given" mt-train --dry-run "${tiny[@]/--lr/--min-lr}"
+
+# A flag that does nothing beside the others is named, and only then.
+expect 0 "" mt-train --dry-run "${tiny[@]}"
+! grep -q "does nothing" err.txt || fail "$(cat err.txt)"
+expect 0 "--num-query-groups does nothing without --group-query-attention" mt-train --dry-run "${tiny[@]}" --num-query-groups 2
+expect 0 "--rotary-base does nothing without --position-embedding-type rope" mt-train --dry-run "${tiny[@]}" --rotary-base 1e4
+expect 0 "--save-interval does nothing without --save" mt-train --dry-run "${tiny[@]}" --save-interval 5
+expect 0 "--min-lr does nothing with --lr-decay-style constant" mt-train --dry-run "${tiny[@]}" --lr-decay-style constant \
+  --min-lr 1e-4
+expect 0 "--quiet does nothing beside --verbose" mt-train --dry-run "${tiny[@]}" --quiet --verbose
+expect 0 "--split does nothing with --mock-data" mt-train --dry-run "${tiny[@]}" --split 1
+
 # A named checkpoint that is not there: one message, nothing written, on every rank.
 expect 5 "no such checkpoint directory: nowhere" mt-train "${tiny[@]}" --load nowhere --save new --local-ranks 2
 [ "$(wc -l < err.txt)" = 1 ] || fail "more than one line: $(cat err.txt)"
@@ -66,6 +88,13 @@ for content in "" abc -1 7; do
   expect 6 "latest_checkpointed_iteration.txt" mt-train "${tiny[@]}" --load damaged --local-ranks 2
   rm -rf damaged
 done
+
+# A second fresh run on the same directory, and a record that is none.
+expect 3 "--load run continues it; else name another --save" mt-train "${tiny[@]}" --save run
+expect 3 "another --save" mt-train "${tiny[@]}" --load empty --load-if-present --save run --local-ranks 2
+echo "# Notes" > notes.md
+expect 3 "is no event file" mt-train "${tiny[@]}" --metrics-file notes.md
+[ "$(cat notes.md)" = "# Notes" ] || fail "notes.md was written to"
 
 # The model from the checkpoint; another model is refused.
 expect 3 "" mt-train "${tiny[@]}" --load run --num-layers 3 --train-iters 3 --override-opt-param-scheduler

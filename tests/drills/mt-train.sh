@@ -69,7 +69,7 @@ reports() { # lines of ours
 }
 
 host="$(hostname)"
-forever=(--train-iters 1000000 --eval-interval 0)
+forever=(--train-iters 1000000)
 case "$drill" in
   throw)
     export MT_TEST_THROW="$victim:3"

@@ -44,6 +44,55 @@ TEST(EventLog, LinesReadBackAndALaterLineReplacesAnEarlierOne) {
   EXPECT_TRUE(r.steps.at(1).contains("time"));
 }
 
+TEST(EventLog, ANewRunMovesAnEarlierRecordAsideWholeAndGetsItsOwnId) {
+  const test::TemporaryDirectory dir;
+  std::string old;
+  {
+    EventLog log(dir / "run.jsonl");
+    old = log.run_id();
+    log.append(run_event("mt-train", "0.1.0", {}));
+    old = first_run_id(dir / "run.jsonl");
+    log.append(step(1, 2));
+  }
+  const std::string before = read_file(dir / "run.jsonl");
+  fs::path moved;
+  EventLog log = EventLog::start_new(dir / "run.jsonl", &moved);
+  EXPECT_EQ(moved, dir / ("run-" + old + ".jsonl"));
+  EXPECT_EQ(read_file(moved), before);
+  EXPECT_NE(log.run_id(), old);
+  EXPECT_FALSE(log.resumed());
+  EXPECT_TRUE(is_event_log_name(moved));
+  EXPECT_FALSE(is_event_log_name("walk.jsonl"));
+  // A record that is being written is left where it is.
+  log.append({{"event", "run"}, {"tool", "mt-train"}});
+  moved.clear();
+  EventLog beside = EventLog::start_new(dir / "run.jsonl", &moved);
+  EXPECT_TRUE(moved.empty());
+  EXPECT_EQ(beside.path(), dir / ("run-" + beside.run_id() + ".jsonl"));
+  EXPECT_EQ(first_run_id(dir / "run.jsonl"), log.run_id());
+}
+
+TEST(EventLog, AFileOfSomebodyElsesIsNeverAppendedTo) {
+  const test::TemporaryDirectory dir;
+  for (const char* text : {"# Notes\n", "a,b\n1,2\n", "{\"text\": \"a document\"}\n", "no line end", "[1]\n"}) {
+    write_file_atomic(dir / "notes", text);
+    for (bool fresh : {false, true}) {
+      try {
+        fresh ? EventLog::start_new(dir / "notes") : EventLog(dir / "notes");
+        FAIL() << "appended to " << text;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), Code::config) << e.what();
+      }
+    }
+    EXPECT_EQ(read_file(dir / "notes"), text);
+  }
+  write_file_atomic(dir / "empty", "");
+  EXPECT_NO_THROW(EventLog(dir / "empty"));
+  write_file_atomic(dir / "cut", "{\"event\":\"ru");
+  EXPECT_NO_THROW(EventLog(dir / "cut"));
+  EXPECT_NO_THROW(EventLog("/dev/null"));
+}
+
 TEST(EventLog, AResumedRunKeepsItsIdAndAFreshOneGetsAnother) {
   const test::TemporaryDirectory dir;
   std::string id;

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <fstream>
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -119,6 +121,23 @@ TEST(RunIndex, ALogThatWasReplacedByAnotherRunIsReadAnew) {
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].run_id, EventLog(dir / "run.jsonl").run_id());
   EXPECT_EQ(runs[0].steps, 12);
+}
+
+TEST(RunIndex, ARecordThatWasMovedAsideForANewRunStaysInTheRegistry) {
+  const test::TemporaryDirectory dir;
+  auto index = RunIndex::open((dir / "r.db").string());
+  write_run(dir / "run.jsonl", 9);
+  index.follow(dir / "run.jsonl", 1000);
+  fs::path moved;
+  { EventLog::start_new(dir / "run.jsonl", &moved); }
+  index.follow(moved, 1000);
+  write_run(dir / "run.jsonl", 12);
+  index.follow(dir / "run.jsonl", 1000);
+  index.follow(dir / "run.jsonl", 1000);
+  const auto runs = RunIndex::open_for_reading(dir / "r.db").runs();
+  ASSERT_EQ(runs.size(), 2u);
+  std::set<std::int64_t> steps{runs[0].steps, runs[1].steps};
+  EXPECT_EQ(steps, (std::set<std::int64_t>{9, 12}));
 }
 
 TEST(RunIndex, TenWritersThatStartTogetherAllAppear) {

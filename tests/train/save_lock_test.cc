@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "registry/event_log.h"
 #include "train/tiny_run.h"
 
 namespace mt {
@@ -11,10 +12,72 @@ namespace {
 TEST(SaveLock, ASecondRunOnTheSameDirectoryIsRefusedWhileTheFirstLives) {
   const test::TempDir dir;
   {
-    const SaveLock first(dir / "run", false);
-    EXPECT_THROW(SaveLock(dir / "run", false), Error);
+    const SaveLock first(dir / "run", 1);
+    EXPECT_THROW(SaveLock(dir / "run", 1), Error);
   }
-  const SaveLock after(dir / "run", false);
+  const SaveLock after(dir / "run", 1);
+}
+
+// What a fresh start would write over must not be there; nothing is touched.
+TEST(SaveLock, AFreshRunDoesNotWriteOverAnotherRunsCheckpoints) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.metrics_file = "";
+  o.train_iters = 2;
+  o.save = dir / "run";
+  test::run_tiny(o, 1);
+  const auto refused = [&](const TrainingOptions& options) {
+    try {
+      test::run_tiny(options, 1);
+      return std::string();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::config) << e.what();
+      return std::string(e.what());
+    }
+  };
+  const std::string text = refused(o);
+  for (const char* want : {"iterations up to 2", "--load", "another --save"})
+    EXPECT_NE(text.find(want), std::string::npos) << text;
+  o.train_iters = 1;  // also where the old iteration would stay, behind a tracker that names a lesser one
+  EXPECT_NE(refused(o), "");
+  auto tuned = o;
+  tuned.finetune = true;
+  tuned.load = dir / "run";
+  EXPECT_NE(refused(tuned), "");
+  // From elsewhere into it: refused too, unless it holds nothing from there on.
+  auto other = o;
+  other.save = dir / "other";
+  test::run_tiny(other, 1);
+  other.load = dir / "other";
+  other.save = dir / "run";
+  other.train_iters = 2;
+  other.lr.override_scheduler = true;
+  EXPECT_NE(refused(other), "");
+  // The run itself goes on, and an initial state is a start for anything.
+  o.load = dir / "run";
+  o.train_iters = 3;
+  o.lr.override_scheduler = true;
+  EXPECT_EQ(test::run_tiny(o, 1).loss.size(), 1u);
+  auto initial = test::tiny_options(dir);
+  initial.save = dir / "initial";
+  initial.train_iters = 0;
+  test::run_tiny(initial, 1);
+  initial.train_iters = 1;
+  EXPECT_EQ(test::run_tiny(initial, 1).loss.size(), 1u);
+}
+
+TEST(Record, AFreshRunHasItsOwnAndLosesNoOther) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.train_iters = 2;
+  test::run_tiny(o, 1);
+  const auto first = read_event_log(o.metrics_file);
+  o.train_iters = 3;
+  test::run_tiny(o, 1);
+  const auto second = read_event_log(o.metrics_file);
+  EXPECT_NE(second.run_id, first.run_id);
+  EXPECT_EQ(second.steps.size(), 3u);
+  EXPECT_EQ(read_event_log(event_log_beside(o.metrics_file, first.run_id)).steps.size(), 2u);
 }
 
 TEST(SaveLock, AFileInTheWayStopsTheRunBeforeItTrains) {

@@ -1,0 +1,49 @@
+#include "options/idle_flags.h"
+
+#include "base/log.h"
+#include "comm/status_page.h"
+
+namespace mt::options {
+
+void note_idle_flags(const OptionTable& table, const std::vector<IdleFlags>& rows) {
+  if (comm::launched_rank().rank != 0) return;
+  for (const auto& row : rows)
+    for (const auto& flag : row.flags)
+      if (row.idle && table.given(flag)) log::warn("--{} does nothing {}", flag, row.reason);
+}
+
+std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
+  const auto& m = o.model;
+  const bool rope = m.position_embedding_type == "rope", constant = o.lr.decay_style == "constant";
+  std::vector<IdleFlags> rows{
+      {!m.group_query_attention, {"num-query-groups"}, "without --group-query-attention"},
+      {!rope, {"rotary-base", "rotary-percent", "rotary-interleaved", "use-rope-scaling"},
+       "without --position-embedding-type rope"},
+      {!m.use_rope_scaling || !rope, {"rope-scaling-factor"}, "without --use-rope-scaling and rotary positions"},
+      {m.swiglu, {"openai-gelu", "no-bias-gelu-fusion"}, "with --swiglu"},
+      {m.squared_relu, {"openai-gelu", "no-bias-gelu-fusion"}, "with --squared-relu"},
+      {o.lr.decay_style != "WSD", {"lr-wsd-decay-style", "lr-wsd-decay-iters"}, "without --lr-decay-style WSD"},
+      {constant, {"min-lr", "lr-decay-iters"}, "with --lr-decay-style constant"},
+      {o.lr.weight_decay_incr_style == "constant" && o.lr.start_weight_decay != o.lr.end_weight_decay,
+       {"start-weight-decay"}, "with --weight-decay-incr-style constant"},
+      {o.lr.warmup_fraction > 0, {"lr-warmup-iters"}, "beside --lr-warmup-fraction"},
+      {o.lr.start_weight_decay && o.lr.end_weight_decay, {"weight-decay"},
+       "beside --start-weight-decay and --end-weight-decay"},
+      {o.save.empty(), {"save-interval", "save-retain-interval"}, "without --save"},
+      {o.load.empty(), {"ckpt-step", "finetune", "no-load-optim", "override-opt-param-scheduler",
+                        "use-checkpoint-opt-param-scheduler"}, "without --load"},
+      {o.eval_interval == 0, {"eval-iters"}, "without --eval-interval"},
+      {o.data.mock_data, {"split"}, "with --mock-data"},
+      {o.data.mock_data, {"eod-mask-loss", "reset-position-ids", "reset-attention-mask"},
+       "with --mock-data, whose samples have no end token"}};
+  // Where the model comes from the checkpoint, every flag of its shape is idle; dropout and the vocabulary too.
+  rows.push_back({o.use_checkpoint_args && !o.load.empty() && !o.load_if_present,
+                  {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "kv-channels",
+                   "num-query-groups", "group-query-attention", "max-position-embeddings", "position-embedding-type",
+                   "rotary-base", "rotary-percent", "normalization", "norm-epsilon", "swiglu", "attention-dropout",
+                   "hidden-dropout"},
+                  "with --use-checkpoint-args"});
+  return rows;
+}
+
+}  // namespace mt::options

@@ -1,0 +1,55 @@
+#include "train/remembered_options.h"
+
+#include <fmt/format.h>
+
+namespace mt {
+
+Json remembered_options(const TrainingOptions& o) {
+  Json j{{"seq-length", o.batch.seq_length},
+         {"global-batch-size", o.batch.global_batch},
+         {"mock-data", o.data.mock_data},
+         {"data-path", o.data.data_path},
+         {"split", o.data.split},
+         {"eod-mask-loss", o.data.eod_mask_loss},
+         {"reset-position-ids", o.data.reset_position_ids},
+         {"reset-attention-mask", o.data.reset_attention_mask},
+         {"adam-beta1", o.adam.beta1},
+         {"adam-beta2", o.adam.beta2},
+         {"adam-eps", o.adam.eps},
+         {"clip-grad", o.adam.clip_grad},
+         {"bf16", o.bf16}};
+  if (o.data.tokenizer_given) {
+    j["tokenizer-type"] = o.data.tokenizer.type;
+    j["tokenizer-model"] = o.data.tokenizer.model;
+  }
+  // With --use-checkpoint-args these are the checkpoint's, whatever the flags say.
+  if (!o.use_checkpoint_args) {
+    j["attention-dropout"] = o.model.attention_dropout;
+    j["hidden-dropout"] = o.model.hidden_dropout;
+  }
+  return j;
+}
+
+namespace {
+
+std::string value_text(const Json& v) {
+  if (v.is_string()) return v.get<std::string>();
+  if (!v.is_array()) return v.dump();
+  std::string words;
+  for (const auto& word : v) words += (words.empty() ? "" : " ") + value_text(word);
+  return words.empty() ? "not given" : words;
+}
+
+}  // namespace
+
+std::vector<std::string> option_changes(const Json& stored, const Json& now) {
+  std::vector<std::string> lines;
+  if (!stored.is_object()) return lines;
+  for (const auto& [flag, value] : now.items())
+    if (stored.contains(flag) && stored[flag] != value)
+      lines.push_back(fmt::format("--{} is {}, the checkpoint's run had {}", flag, value_text(value),
+                                  value_text(stored[flag])));
+  return lines;
+}
+
+}  // namespace mt
