@@ -65,6 +65,9 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
   t.add("microbatch-group-size-per-virtual-pipeline-stage", o.micro_batch_group, "N",
         "micro-batches that walk through the chunks together (interleaved); default pp");
   t.add("use-tp-pp-dp-mapping", o.tp_pp_dp_mapping, "", "the same as --rank-order tp-cp-ep-pp-dp");
+  t.add("overlap-grad-reduce", o.overlap.grad_reduce, "", "sum gradients over dp while the backward runs");
+  t.add("overlap-param-gather", o.overlap.param_gather, "",
+        "gather new weights over dp while the next forward runs (with use-distributed-optimizer)");
   t.add("rank-order", p.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
 }
 

@@ -237,7 +237,7 @@ std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::
     do_step(lane[i], i == last[static_cast<std::size_t>(lane[i].chunk)], input);
   }
   parts_.params.sum_tied(parts_.stream, parts_.groups);
-  parts_.params.finish_reduce(parts_.stream);
+  parts_.params.finish_reduce(parts_.stream, parts_.groups);
   for (auto& s : slots_) {
     for (auto& h : s->sending) h.wait(parts_.stream);
     s->sending.clear();

@@ -135,6 +135,10 @@ void ParameterStore::gather(Stream& stream, const Groups& groups, int unit) {
 }
 
 void ParameterStore::await_gather(Stream& stream, int unit) {
+  if (const auto it = arriving_.find(unit); it != arriving_.end()) {
+    it->second.wait(stream);
+    arriving_.erase(it);
+  }
   if (whole_weights()) return;
   Open& o = open_weights_.at(unit);
   o.arriving.wait(stream);
@@ -202,6 +206,10 @@ void ParameterStore::end_backward(Stream& stream, const Groups& groups, int unit
     return;
   }
   if (!whole_grads() && --open_grads_.at(unit).users > 0) return;
+  if (whole_grads() && !overlap_.grad_reduce) {
+    ready_.push_back(unit);
+    return;
+  }
   reduce_bucket(stream, groups, b);
 }
 
@@ -256,18 +264,28 @@ void ParameterStore::reduce_bucket(Stream& stream, const Groups& groups, const B
   open_grads_.erase(it);
 }
 
-void ParameterStore::finish_reduce(Stream& stream) {
+void ParameterStore::finish_reduce(Stream& stream, const Groups& groups) {
+  for (int unit : ready_) reduce_bucket(stream, groups, plan_.bucket_of(unit));
+  ready_.clear();
   for (auto& h : in_flight_) h.wait(stream);
   in_flight_.clear();
+  for (auto& [unit, h] : arriving_) h.wait(stream);
+  arriving_.clear();
 }
 
 void ParameterStore::publish_weights(Stream& stream, const Groups& groups) {
   if (!plan_.spec.sharded() || !whole_weights()) return;
-  for (const auto& b : plan_.buckets)
-    in_flight_.push_back(groups.dp_cp->all_gather(
-        stream, flat_view(weights_, plan_.own_begin(b), compute_, plan_.own_size(b)),
-        flat_view(weights_, b.begin, compute_, b.size())));
-  finish_reduce(stream);
+  for (const auto& b : plan_.buckets) {
+    Handle gather = groups.dp_cp->all_gather(stream, flat_view(weights_, plan_.own_begin(b), compute_, plan_.own_size(b)),
+                                             flat_view(weights_, b.begin, compute_, b.size()));
+    if (overlap_.param_gather)
+      arriving_[b.unit] = std::move(gather);
+    else
+      in_flight_.push_back(std::move(gather));
+  }
+  if (overlap_.param_gather) return;
+  for (auto& h : in_flight_) h.wait(stream);
+  in_flight_.clear();
 }
 
 }  // namespace mt

@@ -11,6 +11,8 @@
 //   stage 0, 1  gradients whole, summed once a step: all-reduce, or reduce-scatter
 //   stage 2, 3  a whole bucket lives from begin_backward to end_backward alone, and is reduce-scattered each micro-batch
 //   stage 3     so do weights, from gather to release (counted: whoever needs a unit gathers it)
+// When messages leave is a choice that changes no bit (Overlap): sums of a step as soon as a unit's gradients are final,
+// or all at the end; new weights of stages 1 and 2 while the next forward runs, or at once.
 // Gradients accumulate in f32. Code: params/parameter_store.cc. Tests: tests/params/.
 
 #include <cstdint>
@@ -26,6 +28,12 @@
 
 namespace mt {
 
+// Stages 2 and 3 send gradients, and stage 3 weights, unit by unit in any case.
+struct Overlap {
+  bool grad_reduce = false;   // stages 0, 1: a unit's sum starts in its end_backward(…, last), not in finish_reduce
+  bool param_gather = false;  // stages 1, 2: publish_weights starts the gathers, await_gather of a unit waits
+};
+
 class ParameterStore {
  public:
   enum class Gradients : std::uint8_t { present, absent };  // absent: weights for scoring alone
@@ -34,6 +42,8 @@ class ParameterStore {
   //   fails  Error{device} when memory is short
   ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device,
                  Gradients gradients = Gradients::present, const ShardSpec& sharding = {});
+
+  void set_overlap(const Overlap& overlap) { overlap_ = overlap; }
 
   int num_params() const { return static_cast<int>(specs_.size()); }
   const ParamSpec& spec(int param) const { return specs_[static_cast<std::size_t>(param)]; }
@@ -73,8 +83,9 @@ class ParameterStore {
   // and last stage, and start the sums of their units.   cost  grad_bytes of the embedding sent by both
   void sum_tied(Stream& stream, const Groups& groups);
   // Wait for all sums; gradients of shards are then final and equal on all replicas.
-  void finish_reduce(Stream& stream);
-  // Whole weights from every rank's updated shards (stage 1, 2).   cost  bytes sent per rank: weight_bytes·(n−1)/n
+  void finish_reduce(Stream& stream, const Groups& groups);
+  // Whole weights from every rank's updated shards (stage 1, 2). With overlap they are whole after await_gather, unit by
+  // unit, or finish_reduce.   cost  bytes sent per rank: weight_bytes·(n−1)/n
   void publish_weights(Stream& stream, const Groups& groups);
 
   std::size_t weight_bytes() const { return weights_.size(); }
@@ -105,7 +116,10 @@ class ParameterStore {
   Buffer second_slots_, partial_;
   std::map<int, Open> open_weights_, open_grads_;  // by unit
   std::vector<Buffer> spare_;                      // buffers of closed buckets, for the next
+  Overlap overlap_;
   std::vector<Handle> in_flight_;
+  std::map<int, Handle> arriving_;  // whole weights of units under overlap
+  std::vector<int> ready_;          // units whose gradients wait for finish_reduce
   std::vector<int> waiting_;  // units for sum_tied
 };
 

@@ -208,6 +208,11 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
     problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "
                                     "meet once a step, not once a micro-batch", p.zero_stage, p.pp),
                         "--untie-embeddings-and-output-weights, or optim"});
+  // As Megatron asks; weights that arrive late need a step whose gradients are under way too.
+  if (o.overlap.param_gather && p.zero_stage == 0)
+    problems.push_back({"overlap-param-gather without sharded weights to gather", "--use-distributed-optimizer"});
+  if (o.overlap.param_gather && !o.overlap.grad_reduce)
+    problems.push_back({"overlap-param-gather without overlap-grad-reduce", "--overlap-grad-reduce"});
   require_valid(problems);
   check_schedule(o);
   return o;

@@ -61,6 +61,7 @@ int run_loop(TrainingRun& run) {
     log::line(fmt::format("giving up at iteration {}: {} steps in a row had gradients that are not finite; the last "
                           "checkpoint is untouched", at.iteration, at.skipped_in_a_row));
   if (run.report) run.report->end(code == 0 ? "done" : code_name(static_cast<Code>(code)));
+  run.store->finish_reduce(run.stream, run.groups);  // gathers of the last step's weights
   run.world.barrier(run.stream).wait_host();
   return code;
 }

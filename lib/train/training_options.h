@@ -69,6 +69,7 @@ struct TrainingOptions {
 
   bool use_distributed_optimizer = false, use_megatron_fsdp = false;
   std::string sharding_strategy;  // no_shard, optim, optim_grads, optim_grads_params; empty: by the two above
+  Overlap overlap;
   std::string schedule;  // empty: 1f1b, interleaved with virtual stages
   std::string device = "cpu";
   int threads = 0;               // per rank; 0: cores / ranks of this host

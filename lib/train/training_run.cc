@@ -94,6 +94,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
   store = std::make_unique<ParameterStore>(
       specs, compute(), device, ParameterStore::Gradients::present,
       shard_spec(o.parallel, groups.coordinate));
+  store->set_overlap(o.overlap);
   optimizer = std::make_unique<Optimizer>(*store, o.adam, device);
   std::vector<const Model*> models;
   for (int c = 0; c < o.parallel.vpp; ++c) {

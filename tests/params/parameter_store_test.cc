@@ -95,7 +95,7 @@ TEST_P(Reduction, SumsEachElementOverExactlyItsAxesAndSlots) {
             });
       const auto& units = r.store.units();
       for (auto u = units.rbegin(); u != units.rend(); ++u) r.store.reduce(r.stream, r.groups, *u);
-      r.store.finish_reduce(r.stream);
+      r.store.finish_reduce(r.stream, r.groups);
       r.stream.synchronize();
       for (int p = 0; p < r.store.num_params(); ++p)
         for (const auto& piece : r.store.spec(p).pieces) {

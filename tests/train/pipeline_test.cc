@@ -3,14 +3,14 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/diff.h"
-#include "ckpt/reader.h"
+#include "train/same_checkpoint.h"
 #include "train/tiny_run.h"
 
 namespace mt {
 namespace {
 
 using test::Curve;
+using test::expect_same;
 using test::TempDir;
 
 struct Pipeline {
@@ -39,15 +39,6 @@ TrainingOptions base_options(const TempDir& dir, const std::string& family, bool
   o.eval_interval = 3;
   o.eval_iters = 1;
   return o;
-}
-
-void expect_same(const fs::path& a, const fs::path& b) {
-  int compared = 0;
-  diff_checkpoints(Reader(a), Reader(b), {}, [&](const TensorDifference& d) {
-    EXPECT_EQ(d.kind_of, TensorDifference::Kind::same) << d.text;
-    return ++compared > 0;
-  });
-  EXPECT_GT(compared, 30);
 }
 
 class Pipelines : public testing::TestWithParam<Pipeline> {};
