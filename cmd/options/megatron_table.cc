@@ -196,10 +196,9 @@ constexpr FlagGroup kGroups[] = {
   {kRefused, "fp4-format=N fp4-recipe=N fp4-param-gather", "there is no fp4", "--bf16"},
 
   // Recomputation and offload
-  {kRefused,
-   "recompute-activations recompute-granularity=N recompute-method=N recompute-num-layers=N recompute-modules=N... "
-   "distribute-saved-activations",
-   "activations are kept", "a smaller --micro-batch-size, or more pipeline stages"},
+  {kSupported,
+   "recompute-activations recompute-granularity recompute-method recompute-num-layers recompute-modules "
+   "distribute-saved-activations"},
   {kAccepted, "cpu-offloading-num-layers=:0", "everything is in host memory", "--cpu-offloading-num-layers 0"},
   {kAccepted, "fine-grained-activation-offloading offload-modules=N... min-offloaded-tensor-size=N",
    "activations are in host memory"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/arithmetic.h"
 
 namespace mt {
 
@@ -11,8 +12,12 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
       chunks_(std::move(chunks)),
       batch_(batch),
       device_(device),
-      scratch_(device, parts.scratch_bytes),
-      losses_(device, 4096) {
+      scratch_(device, parts.scratch_bytes > 0 ? parts.scratch_bytes : std::size_t{1} << 20),
+      losses_(device, 4096),
+      slot_arenas_(device, parts.arenas.slots),
+      kept_arenas_(device, parts.arenas.kept),
+      again_arenas_(device, parts.arenas.recompute),
+      messages_(static_cast<std::size_t>(parts.gradient_buffers)) {
   MT_CHECK(static_cast<int>(chunks_.size()) == parts.groups.placement.spec.vpp, "{} chunks of {}", chunks_.size(),
            parts.groups.placement.spec.vpp);
   for (const Model* m : chunks_) asked_.emplace_back(m->layers().size(), false);
@@ -28,31 +33,30 @@ View Executor::stream_view(Arena& arena, std::int64_t tokens) const {
   return allocate(arena, parts_.params.compute_dtype(), {rows, chunks_[0]->spec().hidden});
 }
 
-// The slot of a micro-batch on a chunk; a new one is taken from those whose messages have left.
+// The slot of a micro-batch on a chunk. One that is used again has sent its y: the gradient of it has come back.
 Executor::Slot& Executor::slot_of(const Step& step) {
-  for (auto& s : slots_)
-    if (s->chunk == step.chunk && s->micro_batch == step.micro_batch) return *s;
-  const auto free = [](const auto& s) {
-    return s->micro_batch < 0 && std::all_of(s->sending.begin(), s->sending.end(), [](Handle& h) { return h.test(); });
-  };
-  auto it = std::find_if(slots_.begin(), slots_.end(), free);
-  if (it == slots_.end()) it = slots_.insert(slots_.end(), std::make_unique<Slot>(device_, parts_.slot_bytes));
-  Slot& s = **it;
-  s.arena.reset();
-  s.kept.reset();
-  s.chunk = step.chunk;
-  s.micro_batch = step.micro_batch;
-  s.uploaded = s.finished = s.dx_sent = false;
-  s.saved.clear();
-  s.inputs.clear();
-  s.flows.clear();
-  s.sending.clear();
-  s.x = s.y = s.dy = s.dx = View();
+  if (const int place = slot_arenas_.find(step.chunk, step.micro_batch); place >= 0)
+    return *slots_[static_cast<std::size_t>(place)];
+  const auto place = static_cast<std::size_t>(slot_arenas_.take(step.chunk, step.micro_batch));
+  if (place == slots_.size()) slots_.push_back(std::make_unique<Slot>());
+  Slot& s = *slots_[place];
+  for (auto& h : s.sending) h.wait(parts_.stream);
+  s = Slot();
+  s.arena = &slot_arenas_.at(static_cast<int>(place));
+  s.fresh = model(step.chunk).layers().size();
   return s;
 }
 
-void Executor::release_if_done(Slot& s) {
-  if (s.finished && (model(s.chunk).content().embedding || s.dx_sent)) s.chunk = s.micro_batch = -1;
+void Executor::release(const Step& step) { slot_arenas_.give_back(step.chunk, step.micro_batch); }
+
+View Executor::message_buffer() {
+  Message& m = messages_[next_message_];
+  next_message_ = (next_message_ + 1) % messages_.size();
+  m.leaving.wait(parts_.stream);
+  m.leaving = Handle();
+  const std::int64_t rows = batch_.tokens_per_micro_batch() / parts_.groups.placement.spec.sequence_shards();
+  if (!m.buffer.view()) m.buffer = Tensor(device_, parts_.params.compute_dtype(), {rows, chunks_[0]->spec().hidden});
+  return m.buffer.view();
 }
 
 void Executor::need(int chunk, std::size_t layer, std::ptrdiff_t next) {
@@ -75,7 +79,7 @@ void Executor::done(int chunk, std::size_t layer) {
 
 void Executor::receive(const Step& step) {
   Slot& slot = slot_of(step);
-  const View buffer = stream_view(slot.arena, batch_.tokens_per_micro_batch());
+  const View buffer = stream_view(*slot.arena, batch_.tokens_per_micro_batch());
   Handle arrives = parts_.groups.channels[static_cast<std::size_t>(step.channel)]->recv(parts_.stream, buffer, step.peer);
   if (step.act == Act::recv_activation) {
     slot.x = buffer;
@@ -88,35 +92,43 @@ void Executor::receive(const Step& step) {
 
 void Executor::send(const Step& step) {
   Slot& slot = slot_of(step);
-  const bool gradient = step.act == Act::send_gradient;
-  slot.sending.push_back(parts_.groups.channels[static_cast<std::size_t>(step.channel)]->send(
-      parts_.stream, gradient ? slot.dx : slot.y, step.peer));
-  if (!gradient) return;
-  slot.dx_sent = true;
-  release_if_done(slot);
+  auto& channel = *parts_.groups.channels[static_cast<std::size_t>(step.channel)];
+  if (step.act == Act::send_activation) {
+    slot.sending.push_back(channel.send(parts_.stream, slot.y, step.peer));
+    return;
+  }
+  const auto message = std::find_if(messages_.begin(), messages_.end(),
+                                    [&](const Message& m) { return m.buffer.view().data == slot.dx.data; });
+  message->leaving = channel.send(parts_.stream, slot.dx, step.peer);
 }
 
 void Executor::forward(const Step& step, LaneInput& input) {
   Slot& slot = slot_of(step);
   const auto m = static_cast<std::size_t>(step.micro_batch);
-  slot.tokens = upload(parts_.stream, slot.arena, input.batches[m], input.loss_scale);
+  slot.tokens = upload(parts_.stream, *slot.arena, input.batches[m], input.loss_scale);
   slot.x_arrives.wait(parts_.stream);
   slot.x_arrives = Handle();
   Ctx ctx = context(slot.tokens, Mode::train);
   const Model& chunk = model(step.chunk);
+  const auto& layers = chunk.layers();
   if (chunk.content().head) ctx.token_loss = input.losses[m];
+  const auto passes = [&](std::size_t i) { return i < layers.size() && (layers[i].again.input || layers[i].again.shard_input); };
+  ArenaScope all(scratch_);
+  View passing[2];  // outputs that are made again, or kept as shares
+  for (std::size_t i = 0; i < layers.size() && !passing[0]; ++i)
+    if (passes(i)) passing[0] = stream_view(scratch_, slot.tokens.count()), passing[1] = stream_view(scratch_, slot.tokens.count());
   View x = slot.x;
-  for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
-    const SubLayer& layer = chunk.layers()[i];
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const SubLayer& layer = layers[i];
     need(step.chunk, i, static_cast<std::ptrdiff_t>(i) + 1);
     ArenaScope scope(scratch_);
-    slot.inputs.push_back(x);
-    slot.saved.push_back(allocate_saved(slot.arena, layer, x));
+    slot.inputs.push_back(kept_input(slot, layer, x));
+    slot.saved.push_back(allocate_saved(*slot.arena, scratch_, layer, x));
     Flow flow;
     flow.x = x;
     flow.saved = &slot.saved.back();
-    const bool head = i + 1 == chunk.layers().size() && chunk.content().head;
-    if (!head) flow.y = stream_view(slot.arena, slot.tokens.count());
+    const bool head = i + 1 == layers.size() && chunk.content().head;
+    if (!head) flow.y = passes(i + 1) ? passing[i % 2] : stream_view(*slot.arena, slot.tokens.count());
     run(layer.forward, ctx, flow);
     x = flow.y;
     done(step.chunk, i);
@@ -134,13 +146,14 @@ void Executor::backward(const Step& step, bool last) {
   const std::int64_t rows = slot.tokens.count() / parts_.groups.placement.spec.sequence_shards();
   for (auto& g : gradients_)
     if (!g.view()) g = Tensor(device_, parts_.params.compute_dtype(), {rows, chunk.spec().hidden});
-  if (!chunk.content().embedding)
-    slot.dx = chunk.layers().empty() ? slot.dy : stream_view(slot.arena, slot.tokens.count());
+  if (!chunk.content().embedding) slot.dx = message_buffer();
+  if (chunk.layers().empty()) ops::cast(parts_.stream, {.x = slot.dy, .out = slot.dx});  // it passes through
   View dy = slot.dy;
   int turn = 0;
   for (std::size_t i = chunk.layers().size(); i-- > 0;) {
     const SubLayer& layer = chunk.layers()[i];
-    need(step.chunk, i, static_cast<std::ptrdiff_t>(i) - 1);
+    recompute_before_backward(step, i, false);
+    need(step.chunk, i, next_of_backward(slot, step.chunk, i));
     parts_.params.begin_backward(parts_.stream, layer.unit);
     ArenaScope scope(scratch_);
     Flow flow;
@@ -157,8 +170,7 @@ void Executor::backward(const Step& step, bool last) {
     turn = 1 - turn;
     parts_.groups.world->progress();
   }
-  slot.finished = true;
-  release_if_done(slot);
+  if (slot.again != nullptr) again_arenas_.give_back(step.chunk, step.micro_batch);
 }
 
 // Input gradients alone; what the weight gradients need later stays in slot.kept and slot.flows.
@@ -168,26 +180,29 @@ void Executor::backward_input(const Step& step) {
   slot.dy_arrives = Handle();
   Ctx ctx = context(slot.tokens, Mode::train);
   const Model& chunk = model(step.chunk);
-  slot.flows.clear();
   slot.flows.resize(chunk.layers().size());
+  if (slot.kept == nullptr) slot.kept = &kept_arenas_.at(kept_arenas_.take(step.chunk, step.micro_batch));
+  if (!chunk.content().embedding) slot.dx = message_buffer();
+  if (chunk.layers().empty()) ops::cast(parts_.stream, {.x = slot.dy, .out = slot.dx});  // it passes through
   View dy = slot.dy;
   for (std::size_t i = chunk.layers().size(); i-- > 0;) {
     const SubLayer& layer = chunk.layers()[i];
-    need(step.chunk, i, static_cast<std::ptrdiff_t>(i) - 1);
+    recompute_before_backward(step, i, true);
+    need(step.chunk, i, next_of_backward(slot, step.chunk, i));
     parts_.params.begin_backward(parts_.stream, layer.unit);
     ArenaScope scope(scratch_);
     Flow& flow = slot.flows[i];
     flow.x = slot.inputs[i];
     flow.saved = &slot.saved[i];
-    flow.kept = &slot.kept;
+    flow.kept = slot.kept;
     flow.dy = dy;
-    flow.dx = stream_view(slot.kept, slot.tokens.count());
+    flow.dx = i == 0 ? slot.dx : stream_view(*slot.kept, slot.tokens.count());
     run(layer.backward_input, ctx, flow);
     done(step.chunk, i);
     dy = flow.dx;
     parts_.groups.world->progress();
   }
-  if (!chunk.content().embedding) slot.dx = dy;
+  if (slot.again != nullptr) again_arenas_.give_back(step.chunk, step.micro_batch);
 }
 
 void Executor::backward_weight(const Step& step, bool last) {
@@ -201,8 +216,7 @@ void Executor::backward_weight(const Step& step, bool last) {
     parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
     parts_.groups.world->progress();
   }
-  slot.finished = true;
-  release_if_done(slot);
+  kept_arenas_.give_back(step.chunk, step.micro_batch);
 }
 
 void Executor::do_step(const Step& step, bool last, LaneInput& input) {
@@ -211,6 +225,7 @@ void Executor::do_step(const Step& step, bool last, LaneInput& input) {
     case Act::backward: return backward(step, last);
     case Act::backward_input: return backward_input(step);
     case Act::backward_weight: return backward_weight(step, last);
+    case Act::recompute: return recompute_last_group(step, input.split);
     case Act::send_activation:
     case Act::send_gradient: return send(step);
     case Act::recv_activation:
@@ -223,7 +238,7 @@ std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::
                                                    double loss_scale,
                                                    const std::function<void(const Step&)>& on_step) {
   losses_.reset();
-  LaneInput input{batches, loss_scale, {}};
+  LaneInput input{batches, loss_scale, {}, false};
   const bool head = chunks_.back()->content().head;
   for (const auto& b : batches)
     if (head) input.losses.push_back(allocate(losses_, DType::f32, {static_cast<std::int64_t>(b.ids.size())}));
@@ -232,15 +247,22 @@ std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::
   for (std::size_t i = 0; i < lane.size(); ++i)
     if (lane[i].act == Act::backward || lane[i].act == Act::backward_weight)
       last[static_cast<std::size_t>(lane[i].chunk)] = i;
+  const std::vector<bool> slot_ends = last_steps(lane);
   for (std::size_t i = 0; i < lane.size(); ++i) {
     if (on_step) on_step(lane[i]);
+    input.split = lane[i].act == Act::recompute && splits_backward(lane, i);
     do_step(lane[i], i == last[static_cast<std::size_t>(lane[i].chunk)], input);
+    if (slot_ends[i]) release(lane[i]);
   }
   parts_.params.sum_tied(parts_.stream, parts_.groups);
   parts_.params.finish_reduce(parts_.stream, parts_.groups);
   for (auto& s : slots_) {
     for (auto& h : s->sending) h.wait(parts_.stream);
     s->sending.clear();
+  }
+  for (auto& m : messages_) {
+    m.leaving.wait(parts_.stream);
+    m.leaving = Handle();
   }
   parts_.stream.synchronize();
   std::vector<std::vector<float>> out;
@@ -251,8 +273,13 @@ std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::
 
 Executor::Memory Executor::memory() const {
   Memory m;
-  for (const auto& s : slots_) m.slots += s->arena.high_water() + s->kept.high_water();
+  m.slots = slot_arenas_.high_water();
+  m.kept = kept_arenas_.high_water();
+  m.recompute = again_arenas_.high_water();
   m.scratch = scratch_.high_water();
+  m.other = losses_.high_water();
+  for (const auto& g : gradients_) m.other += static_cast<std::size_t>(g.bytes());
+  for (const auto& message : messages_) m.other += static_cast<std::size_t>(message.buffer.bytes());
   return m;
 }
 

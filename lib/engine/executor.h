@@ -2,16 +2,20 @@
 // Walks a lane: the one place where a schedule's steps become calls of sub-layers and messages.
 //
 //   chunk  one Model: a run of layers this pipeline rank holds
-//   slot   memory of one micro-batch in flight on one chunk: tokens, saved tensors, residual stream, messages
+//   slot   memory of one micro-batch in flight on one chunk: tokens, saved tensors, residual stream, messages that arrive
+// Which micro-batches share a slot is plan/lane_use.h's; what a slot holds is what plan/memory.h adds up.
+// Saved tensors that are made again (layout/recompute.h) are lost after a layer's forward. A recompute act makes those of
+// the last layers, while the gradient is on its way; the others are made each right before their backward.
 // A training step is run_lane over the lane of this pipeline rank; forward-only passes are `score` and `next_logits`.
 // Around each sub-layer its weights are gathered and its gradients reduced (params/parameter_store.h).
-// Code: engine/executor.cc, engine/forward_only.cc. Tests: tests/engine/, tests/nn/, tests/train/.
+// Code: engine/executor.cc, engine/recompute.cc, engine/forward_only.cc. Tests: tests/engine/, tests/nn/, tests/train/.
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "engine/arena_pool.h"
 #include "engine/batch.h"
 #include "nn/model.h"
 #include "schedule/schedule.h"
@@ -23,8 +27,10 @@ struct ExecutorParts {
   const Groups& groups;
   ParameterStore& params;
   std::uint64_t seed = 0;
-  // Sizes of the arenas' first blocks, from plan/memory.h; an arena that needs more grows.
-  std::size_t slot_bytes = std::size_t{1} << 20, scratch_bytes = std::size_t{1} << 20;
+  // Sizes of the arenas' first blocks, from plan/memory.h; an arena that needs more grows. Empty, 0: small ones.
+  ArenaSizes arenas;
+  std::size_t scratch_bytes = 0;
+  int gradient_buffers = 2;  // of gradients on their way to other stages, from schedule/message_buffers.h
 };
 
 class Executor {
@@ -53,31 +59,37 @@ class Executor {
   // Empty caches for up to `capacity` tokens, by unit; memory lives in `arena`.
   std::vector<KvCache> make_caches(Arena& arena, std::int64_t capacity) const;
 
-  // Bytes of arenas at their highest: slots together, and scratch.
+  // Bytes at their highest: arenas, and the residual gradients, messages and losses beside them.
   struct Memory {
-    std::size_t slots = 0, scratch = 0;
+    std::size_t slots = 0, kept = 0, recompute = 0, scratch = 0, other = 0;
+    std::size_t total() const { return slots + kept + recompute + scratch + other; }
   };
   Memory memory() const;
 
  private:
   struct Slot {
-    Arena arena, kept;  // kept: from an input gradient to its weight gradient
-    int chunk = -1, micro_batch = -1;
-    bool uploaded = false, finished = false;
+    Arena* arena = nullptr;
+    Arena* kept = nullptr;   // from an input gradient to its weight gradient
+    Arena* again = nullptr;  // tensors made again
+    std::size_t fresh = 0;   // layers from here on have all their saved tensors
     Tokens tokens;
     std::vector<Saved> saved;  // by layer
-    std::vector<View> inputs;  // x of each layer
+    std::vector<View> inputs;  // x of each layer, or this rank's share of it
     std::vector<Flow> flows;   // by layer, between input and weight gradients
     View x, y, dy, dx;         // at the chunk's ends; absent at the model's
     Handle x_arrives, dy_arrives;
-    std::vector<Handle> sending;
-    bool dx_sent = false;
-    Slot(Device device, std::size_t bytes) : arena(device, bytes), kept(device) {}
+    std::vector<Handle> sending;  // y
+  };
+  // A gradient on its way to another stage.
+  struct Message {
+    Tensor buffer;
+    Handle leaving;
   };
   struct LaneInput {
     const std::vector<HostBatch>& batches;
     double loss_scale;
     std::vector<View> losses;  // by micro-batch, on the device
+    bool split = false;        // this step's input gradient leaves its weight gradient to another
   };
   void do_step(const Step& step, bool last, LaneInput& input);
   void forward(const Step& step, LaneInput& input);
@@ -87,7 +99,18 @@ class Executor {
   void receive(const Step& step);
   void send(const Step& step);
   Slot& slot_of(const Step& step);
-  void release_if_done(Slot& slot);
+  void release(const Step& step);
+  View message_buffer();  // in turn; waits until what was in it has left
+  // Make again what layers up to `last`, of the group it is in, lost after their forward.
+  void recompute(const Step& step, std::size_t last, bool split);
+  void recompute_last_group(const Step& step, bool split);
+  void recompute_before_backward(const Step& step, std::size_t layer, bool split);
+  std::size_t first_of_group(int chunk, std::size_t layer) const;
+  // The layer whose weights are needed after this one's backward: a group is made again from its first.
+  std::ptrdiff_t next_of_backward(const Slot& slot, int chunk, std::size_t layer) const;
+  // The input a layer keeps: x itself, or a copy of this rank's share of it.
+  View kept_input(Slot& slot, const SubLayer& layer, View x);
+  View whole_input(Slot& slot, const SubLayer& layer, View kept);
   // A layer's weights are whole from need() to done(); the next one's are on their way meanwhile (ZeRO 3).
   void need(int chunk, std::size_t layer, std::ptrdiff_t next);
   void done(int chunk, std::size_t layer);
@@ -101,7 +124,10 @@ class Executor {
   BatchSpec batch_;
   Device device_;
   Arena scratch_, losses_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  ArenaPool slot_arenas_, kept_arenas_, again_arenas_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // by place in slot_arenas_
+  std::vector<Message> messages_;
+  std::size_t next_message_ = 0;
   Tensor gradients_[2];                   // dy and dx, taking turns
   std::vector<std::vector<bool>> asked_;  // by chunk and layer: its gathers were started
 };

@@ -15,7 +15,7 @@ View Executor::run_forward_only(Ctx& ctx, int chunk, View x, std::int64_t tokens
   for (std::size_t i = 0; i < layers.size(); ++i) {
     need(chunk, i, static_cast<std::ptrdiff_t>(i) + 1);
     ArenaScope scope(scratch_);
-    Saved saved = allocate_saved(scratch_, layers[i], x);
+    Saved saved = allocate_saved(scratch_, scratch_, layers[i], x);
     Flow flow;
     flow.x = x;
     flow.y = residual[turn];

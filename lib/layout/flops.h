@@ -3,7 +3,7 @@
 //
 //   causal      attention core 6·q·B·s² a layer (only the lower triangle is needed)
 //   non_causal  12·q·B·s²
-//   recompute   causal plus what recomputation repeats
+//   recompute   causal plus the products that recompute really repeats: the last row of a group needs no output
 // multiply-add is 2; forward + backward is 3 times forward; logits count the padded vocabulary.
 // Source: Megatron-LM training.py num_floating_point_operations. Code: layout/flops.cc. Tests: tests/layout/flops_test.cc.
 

@@ -12,6 +12,19 @@
 
 namespace mt {
 
+// What of a forward pass is thrown away and made again right before its backward; see layout/recompute.h.
+struct RecomputeSpec {
+  enum class Granularity : std::uint8_t { none, selective, full };
+  enum class Method : std::uint8_t { uniform, block };
+  Granularity granularity = Granularity::none;
+  // full: groups of `num_layers` layers over the whole chunk (uniform), or its first `num_layers` layers (block).
+  Method method = Method::uniform;
+  int num_layers = 1;
+  bool core_attn = false, mlp = false, layernorm = false, mlp_act = false;  // selective
+  bool distribute_saved = false;  // full: the kept inputs of groups are sharded over tp
+  bool on() const { return granularity != Granularity::none; }
+};
+
 struct ParallelSpec {
   int tp = 1, cp = 1, pp = 1, dp = 1;
   int ep = 1, etp = 1;
@@ -21,6 +34,7 @@ struct ParallelSpec {
   std::string order = "tp-cp-ep-dp-pp";  // leftmost varies fastest
   // Layers of each of the pp·vpp stages in the model's order; empty: even. See layout/pipeline_split.h.
   std::vector<int> stage_layers = {};
+  RecomputeSpec recompute;  // changes memory and time, no value; not part of a checkpoint
 
   int world() const { return tp * cp * pp * dp; }
   int edp() const { return world() / (etp * ep * pp); }

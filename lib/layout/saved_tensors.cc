@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layout/recompute.h"
+
 namespace mt {
 
 std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpec& p, const BatchSpec& batch,
@@ -15,9 +17,11 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpe
   const NormKind norm =
       head ? model.final_norm.kind : model.decoder().rows[static_cast<std::size_t>(unit - 1)].norm.kind;
 
-  std::vector<SavedTensor> s{{"x", {ts, c}, compute, input}, {"normed", {ts, c}, compute, weight}};
-  if (norm == NormKind::layer_norm) s.push_back({"mean", {ts}, DType::f32, input});
-  s.push_back({"rstd", {ts}, DType::f32, input});
+  const RowRecompute again = row_recompute(model, p, unit);
+  std::vector<SavedTensor> s{{"x", {ts, c}, compute, input, again.input}, {"normed", {ts, c}, compute, weight, again.norm}};
+  const bool statistics = again.norm && again.inner && again.middle;  // a few bytes, not worth it alone
+  if (norm == NormKind::layer_norm) s.push_back({"mean", {ts}, DType::f32, input, statistics});
+  s.push_back({"rstd", {ts}, DType::f32, input, statistics});
   if (head) {
     s.push_back({"logits", {t, padded_vocab(model, p.tp) / p.tp}, compute, weight});
     return s;
@@ -26,13 +30,13 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpe
   if (row.kind == RowKind::attention) {
     const auto& a = row.attention;
     const std::int64_t h = a.heads / p.tp, kv = std::max(1, a.kv_heads / p.tp);
-    s.push_back({"qkv", {t, (h + 2 * kv) * a.head_dim}, compute, weight});
-    s.push_back({"context", {t, h * a.head_dim}, compute, weight});
-    s.push_back({"lse", {t, h}, DType::f32, input});
+    s.push_back({"qkv", {t, (h + 2 * kv) * a.head_dim}, compute, input, again.inner});
+    s.push_back({"context", {t, h * a.head_dim}, compute, weight, again.middle});
+    s.push_back({"lse", {t, h}, DType::f32, input, again.middle});
   } else {
     const std::int64_t f = row.ffn.ffn_hidden / p.tp;
-    s.push_back({"fc1", {t, row.ffn.gated ? 2 * f : f}, compute, weight});
-    s.push_back({"activated", {t, f}, compute, weight});
+    s.push_back({"fc1", {t, row.ffn.gated ? 2 * f : f}, compute, input, again.inner});
+    s.push_back({"activated", {t, f}, compute, weight, again.middle});
   }
   return s;
 }

@@ -2,7 +2,8 @@
 // What a sub-layer keeps from forward for its backward: the table nn allocates from and plan adds up.
 //
 //   T   tokens of a micro-batch      Ts  T / tp with sequence parallelism, else T     C hidden
-// `until` says when a member is dead: after backward_input, or kept to backward_weight.
+// `until` says when a member is dead: after backward_input, or kept to backward_weight. A member made `again`
+// (layout/recompute.h) is dead after the forward of its row too, and alive from the recompute on.
 // Code: layout/saved_tensors.cc. Tests: tests/layout/saved_tensors_test.cc, and nn's recorded use.
 
 #include <string>
@@ -22,6 +23,7 @@ struct SavedTensor {
   Dims shape;
   DType dtype;
   Until until;
+  bool again = false;
 };
 
 // Members for one unit (0 embedding, 1+i row i, last head) and one micro-batch, in the order nn enumerates them. The

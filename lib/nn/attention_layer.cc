@@ -91,12 +91,14 @@ void attend_cached(Ctx& ctx, const Attention& a, const Qkv& qkv, View out, View 
 
 View member(const Flow& flow, int i) { return flow.saved->members[static_cast<std::size_t>(i)]; }
 
-void core_forward(Ctx& ctx, const Attention& a, Flow& f) {
-  const View fused = member(f, a.qkv), context = member(f, a.context);
-  linear(ctx, f.full, a.qkv_weight, a.qkv_bias, fused);
-  const Qkv qkv = split(ctx, a, fused);
-  turn(ctx, a, qkv, false);
-  const View out = heads_of(context, 0, qkv.q.dim(1), a.spec.head_dim);
+void project_qkv(Ctx& ctx, const Attention& a, Flow& f) {
+  linear(ctx, f.full, a.qkv_weight, a.qkv_bias, member(f, a.qkv));
+  turn(ctx, a, split(ctx, a, member(f, a.qkv)), false);
+}
+
+void attend(Ctx& ctx, const Attention& a, Flow& f) {
+  const Qkv qkv = split(ctx, a, member(f, a.qkv));
+  const View out = heads_of(member(f, a.context), 0, qkv.q.dim(1), a.spec.head_dim);
   if (ctx.mode == Mode::generate)
     attend_cached(ctx, a, qkv, out, member(f, a.lse));
   else
@@ -106,8 +108,11 @@ void core_forward(Ctx& ctx, const Attention& a, Flow& f) {
                                         .out = out,
                                         .lse = member(f, a.lse),
                                         .shape = shape_of(ctx, a)});
-  f.partial = allocate(ctx.scratch, f.x.dtype, {fused.dim(0), f.x.dim(1)});
-  linear(ctx, context, a.proj_weight, -1, f.partial);
+}
+
+void project_out(Ctx& ctx, const Attention& a, Flow& f) {
+  f.partial = allocate(ctx.scratch, f.x.dtype, {member(f, a.context).dim(0), f.x.dim(1)});
+  linear(ctx, member(f, a.context), a.proj_weight, -1, f.partial);
 }
 
 void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
@@ -134,14 +139,15 @@ void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
 
 }  // namespace
 
-SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit, std::vector<SavedTensor> saved,
+SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit, const SavedTable& saved,
                          View rotary_table) {
   SubLayer s;
   const std::string prefix = fmt::format("decoder.layers.{}.", row.layer);
   s.name = prefix + "self_attention";
   s.unit = unit;
   s.weight_units = {unit};
-  s.saved = std::move(saved);
+  s.saved = saved.tensors;
+  s.again = saved.again;
   const auto p = [&](const char* name) { return require_param(params, s.name + name); };
   Attention a{make_norm(params, s, row.norm, prefix + "input_layernorm"),
               row.attention,
@@ -161,7 +167,9 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
       {K::compute, "norm", [a](Ctx& c, Flow& f) { norm_forward(c, a.norm, *f.saved); }},
       {K::start, "gather", [a](Ctx& c, Flow& f) { start_gather(c, f, member(f, a.norm.normed), f.full); }},
       {K::await, "gather", await_exchange},
-      {K::compute, "attention", [a](Ctx& c, Flow& f) { core_forward(c, a, f); }},
+      {K::compute, "qkv", [a](Ctx& c, Flow& f) { project_qkv(c, a, f); }},
+      {K::compute, "attention", [a](Ctx& c, Flow& f) { attend(c, a, f); }},
+      {K::compute, "proj", [a](Ctx& c, Flow& f) { project_out(c, a, f); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
       {K::await, "sum", await_exchange},
       {K::compute, "residual", [a](Ctx& c, Flow& f) { residual_forward(c, a.residual, f); }},
@@ -183,6 +191,7 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
       {K::compute, "qkv",
        [a](Ctx& c, Flow& f) { linear_backward_weight(c, f.dinner, f.full, a.qkv_weight, a.qkv_bias); }},
   };
+  take_recompute(s, "qkv", "attention");
   return s;
 }
 

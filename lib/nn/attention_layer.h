@@ -12,7 +12,7 @@
 namespace mt {
 
 // rotary_table: f32 [positions, R] on the device, absent without rotary positions; must outlive the sub-layer.
-SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit, std::vector<SavedTensor> saved,
+SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit, const SavedTable& saved,
                          View rotary_table);
 
 }  // namespace mt

@@ -34,16 +34,19 @@ View member(const Flow& flow, int i) { return flow.saved->members[static_cast<st
 
 View bias_of(const Ctx& ctx, int bias) { return bias >= 0 ? ctx.params.weight(bias) : View(); }
 
-void core_forward(Ctx& ctx, const Ffn& n, Flow& f) {
-  const View fc1 = member(f, n.fc1), activated = member(f, n.activated);
-  linear(ctx, f.full, n.fc1_weight, -1, fc1);
-  ops::activation_forward(ctx.stream, {.x = fc1,
+void project_in(Ctx& ctx, const Ffn& n, Flow& f) { linear(ctx, f.full, n.fc1_weight, -1, member(f, n.fc1)); }
+
+void activate(Ctx& ctx, const Ffn& n, Flow& f) {
+  ops::activation_forward(ctx.stream, {.x = member(f, n.fc1),
                                        .bias = bias_of(ctx, n.fc1_bias),
-                                       .out = activated,
+                                       .out = member(f, n.activated),
                                        .kind = n.activation,
                                        .gated = n.gated});
-  f.partial = allocate(ctx.scratch, f.x.dtype, {fc1.dim(0), f.x.dim(1)});
-  linear(ctx, activated, n.fc2_weight, -1, f.partial);
+}
+
+void project_out(Ctx& ctx, const Ffn& n, Flow& f) {
+  f.partial = allocate(ctx.scratch, f.x.dtype, {member(f, n.activated).dim(0), f.x.dim(1)});
+  linear(ctx, member(f, n.activated), n.fc2_weight, -1, f.partial);
 }
 
 void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
@@ -64,13 +67,14 @@ void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
 
 }  // namespace
 
-SubLayer mlp(const ParameterStore& params, const Row& row, int unit, std::vector<SavedTensor> saved) {
+SubLayer mlp(const ParameterStore& params, const Row& row, int unit, const SavedTable& saved) {
   SubLayer s;
   const std::string prefix = fmt::format("decoder.layers.{}.", row.layer);
   s.name = prefix + "mlp";
   s.unit = unit;
   s.weight_units = {unit};
-  s.saved = std::move(saved);
+  s.saved = saved.tensors;
+  s.again = saved.again;
   const auto p = [&](const char* name) { return require_param(params, s.name + name); };
   const bool bias = row.ffn.bias;
   Ffn n{make_norm(params, s, row.norm, prefix + "pre_mlp_layernorm"),
@@ -87,7 +91,9 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, std::vector
       {K::compute, "norm", [n](Ctx& c, Flow& f) { norm_forward(c, n.norm, *f.saved); }},
       {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather(c, f, member(f, n.norm.normed), f.full); }},
       {K::await, "gather", await_exchange},
-      {K::compute, "mlp", [n](Ctx& c, Flow& f) { core_forward(c, n, f); }},
+      {K::compute, "fc1", [n](Ctx& c, Flow& f) { project_in(c, n, f); }},
+      {K::compute, "activation", [n](Ctx& c, Flow& f) { activate(c, n, f); }},
+      {K::compute, "fc2", [n](Ctx& c, Flow& f) { project_out(c, n, f); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
       {K::await, "sum", await_exchange},
       {K::compute, "residual", [n](Ctx& c, Flow& f) { residual_forward(c, n.residual, f); }},
@@ -108,6 +114,7 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, std::vector
       {K::await, "gather", await_exchange},
       {K::compute, "fc1", [n](Ctx& c, Flow& f) { linear_backward_weight(c, f.dinner, f.full, n.fc1_weight, -1); }},
   };
+  take_recompute(s, "fc1", "activation");
   return s;
 }
 

@@ -9,6 +9,6 @@
 
 namespace mt {
 
-SubLayer mlp(const ParameterStore& params, const Row& row, int unit, std::vector<SavedTensor> saved);
+SubLayer mlp(const ParameterStore& params, const Row& row, int unit, const SavedTable& saved);
 
 }  // namespace mt

@@ -41,7 +41,10 @@ Model::Model(const ModelSpec& spec, const BatchSpec& batch, const Groups& groups
   content_ = stage_content(spec, parallel, at.pp, chunk);
   rotary_table_ = make_rotary_table(spec, std::max({batch.seq_length, batch.max_positions, spec.max_positions}), device);
   const std::int64_t vocab_rows = padded_vocab(spec, parallel.tp) / parallel.tp, first_id = vocab_rows * at.tp;
-  const auto saved = [&](int unit) { return saved_tensors(spec, parallel, batch, params.compute_dtype(), unit); };
+  const auto saved = [&](int unit) {
+    return SavedTable{saved_tensors(spec, parallel, batch, params.compute_dtype(), unit),
+                      row_recompute(spec, parallel, unit)};
+  };
   if (content_.embedding) layers_.push_back(vocab_parallel_embedding(params, spec, first_id));
   for (int i = content_.first_row; i < content_.last_row; ++i) {
     const Row& row = spec.decoder().rows[static_cast<std::size_t>(i)];
@@ -51,7 +54,7 @@ Model::Model(const ModelSpec& spec, const BatchSpec& batch, const Groups& groups
   }
   const int head = num_units(spec) - 1;
   if (content_.head)
-    layers_.push_back(vocab_parallel_loss(params, spec, head, saved(head),
+    layers_.push_back(vocab_parallel_loss(params, spec, head, saved(head).tensors,
                                           {first_id, std::clamp<std::int64_t>(spec.vocab_size - first_id, 0,
                                                                               vocab_rows)}));
 }

@@ -11,18 +11,38 @@ int SubLayer::member(std::string_view which) const {
   return -1;
 }
 
-Saved allocate_saved(Arena& arena, const SubLayer& layer, View x) {
+namespace {
+
+View allocate_member(Arena& arena, const SavedTensor& t) {
+  Shape shape;
+  for (auto d : t.shape) shape.dims[static_cast<std::size_t>(shape.count++)] = d;
+  return allocate(arena, t.dtype, shape);
+}
+
+}  // namespace
+
+Saved allocate_saved(Arena& kept, Arena& passing, const SubLayer& layer, View x) {
   Saved s;
-  for (const auto& t : layer.saved) {
-    if (t.name == "x") {
-      s.members.push_back(x);
-      continue;
-    }
-    Shape shape;
-    for (auto d : t.shape) shape.dims[static_cast<std::size_t>(shape.count++)] = d;
-    s.members.push_back(allocate(arena, t.dtype, shape));
-  }
+  for (const auto& t : layer.saved)
+    s.members.push_back(t.name == "x" ? x : allocate_member(t.again ? passing : kept, t));
   return s;
+}
+
+void allocate_again(Arena& input, Arena& weight, const SubLayer& layer, View x, Saved& saved) {
+  for (std::size_t i = 0; i < layer.saved.size(); ++i) {
+    const SavedTensor& t = layer.saved[i];
+    if (t.name == "x") saved.members[i] = x;
+    else if (t.again) saved.members[i] = allocate_member(t.until == Until::backward_input ? input : weight, t);
+  }
+}
+
+void take_recompute(SubLayer& layer, std::string_view inner, std::string_view middle) {
+  for (const Segment& s : layer.forward) {
+    const std::string_view name = s.name;
+    if ((name == "norm" && layer.again.norm) || ((name == "gather" || name == inner) && layer.again.inner) ||
+        (name == middle && layer.again.middle))
+      layer.recompute.push_back(s);
+  }
 }
 
 void run(std::span<const Segment> segments, Ctx& ctx, Flow& flow) {

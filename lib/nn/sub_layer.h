@@ -11,6 +11,9 @@
 // micro-batches. Saved state has two regions (layout/saved_tensors.h): dead after backward_input, or kept. What
 // backward_input makes for backward_weight (dqkv, …) is allocated from Flow::kept, which the caller keeps until
 // backward_weight ran, together with dy.
+//
+// With activation recompute, members the table marks `again` are lost after forward. Before backward_input either forward
+// ran once more (a row whose output is needed too) or `recompute`, which makes exactly those members and no output.
 // Kinds of sub-layers: nn/attention_layer.h, nn/mlp.h, nn/vocab_parallel_embedding.h, nn/vocab_parallel_loss.h.
 // Code: nn/sub_layer.cc. Tests: tests/nn/.
 
@@ -20,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layout/recompute.h"
 #include "layout/saved_tensors.h"
 #include "nn/context.h"
 
@@ -53,14 +57,28 @@ struct SubLayer {
   int unit = 0;
   std::vector<int> weight_units;  // whose weights it reads: its own, and the embedding's for a tied head
   std::vector<SavedTensor> saved;
+  RowRecompute again;
   std::vector<Segment> forward, backward_input, backward_weight;
+  std::vector<Segment> recompute;  // empty when nothing is made again
 
   // Member of `saved` by name; −1 when there is none.
   int member(std::string_view which) const;
 };
 
-// Allocate a unit's saved tensors. The member "x" is not allocated: it is the given view.
-Saved allocate_saved(Arena& arena, const SubLayer& layer, View x);
+// What layout says a row saves, and what of it is made again.
+struct SavedTable {
+  std::vector<SavedTensor> tensors;
+  RowRecompute again;
+};
+
+// Fill `recompute` of a row from segments of its forward, by what is made again: "norm"; "gather" and `inner`; `middle`.
+void take_recompute(SubLayer& layer, std::string_view inner, std::string_view middle);
+
+// Allocate a unit's saved tensors for its forward: those made `again` in `passing`, the others in `kept`. The member "x"
+// is not allocated: it is the given view.
+Saved allocate_saved(Arena& kept, Arena& passing, const SubLayer& layer, View x);
+// Allocate for a recompute the members made `again`: dead after backward_input in `input`, the others in `weight`.
+void allocate_again(Arena& input, Arena& weight, const SubLayer& layer, View x, Saved& saved);
 
 // Run a table from front to back. Scratch allocated by it stays until the caller rewinds ctx.scratch.
 void run(std::span<const Segment> segments, Ctx& ctx, Flow& flow);

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
+#include "layout/recompute.h"
 #include "layout/saved_tensors.h"
+#include "plan/lane_use.h"
 
 namespace mt {
 
 namespace {
 
+constexpr int kGradientBuffers = 2;  // on their way: enough for every schedule of the table, schedule/message_buffers.h
 constexpr std::int64_t kLine = 64;  // arenas hand out whole cache lines
 std::int64_t line(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -23,17 +27,18 @@ struct Sizes {
   std::int64_t summed() const { return sharded ? part(c) : 0; }
 };
 
-// Scratch of a row's backward, input and weight part together (its forward needs less).
-std::int64_t row_scratch(const Row& row, const Sizes& s) {
-  const std::int64_t dz = row.residual_dropout > 0 ? s.part(s.c) : 0;
-  const std::int64_t around = dz + s.gathered() + s.full(s.c) + s.summed() + s.gathered();
+// Two widths of a row, local: what its output product reads (context, activated), what its input product gives (qkv, fc1).
+struct Widths {
+  std::int64_t middle, inner;
+};
+Widths widths_of(const Row& row, int tp) {
   if (row.kind == RowKind::attention) {
     const auto& a = row.attention;
-    const std::int64_t h = a.heads / s.tp, g = std::max(1, a.kv_heads / s.tp);
-    return around + s.full(h * a.head_dim) + s.full((h + 2 * g) * a.head_dim);
+    const std::int64_t h = a.heads / tp, g = std::max(1, a.kv_heads / tp);
+    return {h * a.head_dim, (h + 2 * g) * a.head_dim};
   }
-  const std::int64_t f = row.ffn.ffn_hidden / s.tp;
-  return around + s.full(f) + s.full(row.ffn.gated ? 2 * f : f);
+  const std::int64_t f = row.ffn.ffn_hidden / tp;
+  return {f, row.ffn.gated ? 2 * f : f};
 }
 
 // Buckets as params/zero.h cuts them: parameters start at multiples of 64 elements, a sharded bucket ends at one of
@@ -68,58 +73,176 @@ void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const
   plan.optimizer_bytes = bytes_of(DType::f32, own) * (compute == DType::f32 ? 2 : 3);
 }
 
-}  // namespace
+// A layer of a chunk: embedding, row or head.
+struct LayerBytes {
+  RowRecompute again;
+  std::int64_t saved = 0, again_input = 0, again_weight = 0;  // members: kept from forward, or made again
+  std::int64_t kept = 0;                                      // of a split backward, but dx
+  std::int64_t forward = 0, backward = 0, input = 0, weight = 0, recompute = 0;  // scratch of its passes
+  bool head = false;
+};
 
-MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, DType compute, int max_in_flight) {
+LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector<SavedTensor>& saved, int unit) {
+  LayerBytes l;
+  for (const auto& t : saved) {
+    if (t.name == "x") continue;
+    const std::int64_t bytes = line(bytes_of(t.dtype, num_elements(t.shape)));
+    (!t.again ? l.saved : t.until == Until::backward_input ? l.again_input : l.again_weight) += bytes;
+  }
+  const std::int64_t sum = s.full(s.c) + s.summed();
+  if (unit == 0) {
+    l.forward = sum + (model.learned_positions ? s.part(s.c) : 0);
+    l.kept = l.backward = (model.embedding_dropout > 0 ? s.part(s.c) : 0) + s.gathered();
+    return l;
+  }
+  l.head = unit == num_units(model) - 1;
+  l.weight = s.gathered();
+  if (l.head) {
+    l.forward = s.gathered() + line(4 * 3 * s.t);
+    l.input = sum;
+    l.backward = l.input + l.weight;
+    return l;
+  }
+  const Row& row = model.decoder().rows[static_cast<std::size_t>(unit - 1)];
+  const Widths w = widths_of(row, s.tp);
+  l.kept = (row.residual_dropout > 0 ? s.part(s.c) : 0) + s.gathered() + s.full(w.inner);
+  l.input = s.full(w.middle) + sum;
+  l.backward = l.kept + l.input + l.weight;
+  l.forward = s.gathered() + sum;
+  return l;
+}
+
+// Layers of a chunk, as nn/model.h has them.
+std::vector<LayerBytes> layers_of(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
+                                  const Sizes& s, const StageContent& content) {
+  std::vector<LayerBytes> layers;
+  const auto add = [&](int unit) {
+    layers.push_back(layer_bytes(model, s, saved_tensors(model, parallel, batch, s.compute, unit), unit));
+    LayerBytes& l = layers.back();
+    l.again = row_recompute(model, parallel, unit);
+    l.recompute = l.again.output ? l.forward : l.again.inner ? s.gathered() : 0;
+    l.forward += l.again_input + l.again_weight;
+  };
+  if (content.embedding) add(0);
+  for (int i = content.first_row; i < content.last_row; ++i)
+    if (model.decoder().rows[static_cast<std::size_t>(i)].kind != RowKind::none) add(i + 1);
+  if (content.head) add(num_units(model) - 1);
+  return layers;
+}
+
+struct Chunk {
+  ChunkBytes bytes;
+  std::int64_t scratch = 0;
+  bool recomputes = false;
+};
+
+Chunk plan_chunk(const std::vector<LayerBytes>& layers, const Sizes& s, bool whole, bool split) {
+  Chunk c;
+  const auto passes = [&](std::size_t i) {  // its input is not kept whole
+    return i < layers.size() && (layers[i].again.input || layers[i].again.shard_input);
+  };
+  std::int64_t passing = 0, group = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (passes(i)) passing = 2 * s.part(s.c);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerBytes& l = layers[i];
+    c.recomputes |= l.again.any();
+    c.bytes.slot += l.saved + (l.head || passes(i + 1) ? 0 : s.part(s.c));
+    if (l.again.shard_input) c.bytes.slot += line(bytes_of(s.compute, s.ts * s.c / s.tp));
+    c.bytes.kept += l.kept + l.again_weight + (i > 0 ? s.part(s.c) : 0);
+    if (!l.again.input) group = 0;
+    group += l.again_input + (whole ? l.again_weight : 0) + (l.again.output ? s.part(s.c) : 0) +
+             (l.again.shard_input ? s.part(s.c) : 0);
+    c.bytes.recompute = std::max(c.bytes.recompute, group);
+    c.scratch = std::max({c.scratch, passing + l.forward, l.recompute, whole ? l.backward : 0, split ? l.input : 0,
+                          split ? l.weight : 0});
+  }
+  if (!split) c.bytes.kept = 0;
+  return c;
+}
+
+std::int64_t most(const std::vector<ChunkBytes>& chunks, std::int64_t ChunkBytes::* bytes) {
+  std::int64_t n = 0;
+  for (const auto& c : chunks) n = std::max(n, c.*bytes);
+  return n;
+}
+
+// A place is as large as the largest chunk it serves.
+std::vector<std::int64_t> sizes_of(const PlaceTable& places, const std::vector<ChunkBytes>& chunks,
+                                   std::int64_t ChunkBytes::* bytes) {
+  std::vector<std::int64_t> sizes;
+  for (int p = 0; p < places.size(); ++p) {
+    sizes.push_back(0);
+    for (const int c : places.chunks(p)) sizes.back() = std::max(sizes.back(), chunks[static_cast<std::size_t>(c)].*bytes);
+  }
+  return sizes;
+}
+
+// Everything but the sum over slots. `use` says which acts there are.
+MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
+                     const Coordinate& coordinate, DType compute, const LaneUse& use) {
   MemoryPlan plan;
-  plan.slots = max_in_flight;
   add_parameters(plan, param_specs(model, parallel, coordinate), parallel, compute);
-
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute,
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
   // ids, labels, mask, positions (4 bytes), ordinals (8), sequence bounds
-  plan.slot_bytes = 4 * line(4 * t) + line(8 * t) + line(4 * (batch.micro_batch + 1));
-  const auto unit = [&](int u, bool has_output) {
-    auto saved = saved_tensors(model, parallel, batch, compute, u);
-    std::erase_if(saved, [](const SavedTensor& x) { return x.name == "x"; });
-    plan.slot_bytes += saved_bytes(saved) + (has_output ? s.part(s.c) : 0);
-  };
-  const auto scratch = [&](std::int64_t bytes) { plan.scratch_bytes = std::max(plan.scratch_bytes, bytes); };
-  // A slot is as large as the largest chunk needs; with a pipeline it also holds what comes and goes at the chunk's ends.
-  const std::int64_t tokens_bytes = plan.slot_bytes;
-  std::int64_t largest = 0;
+  const std::int64_t tokens = 4 * line(4 * t) + line(8 * t) + line(4 * (batch.micro_batch + 1));
+  bool head = false;
   for (int c = 0; c < parallel.vpp; ++c) {
     const auto content = stage_content(model, parallel, coordinate.pp, c);
-    plan.slot_bytes = tokens_bytes;
-    if (parallel.pp > 1) plan.slot_bytes += (content.embedding ? 0 : 2 * s.part(s.c)) + (content.head ? 0 : s.part(s.c));
-    if (content.embedding) {
-      unit(0, true);
-      scratch(s.full(s.c) + s.summed() + (model.learned_positions ? s.part(s.c) : 0));
-      scratch((model.embedding_dropout > 0 ? s.part(s.c) : 0) + s.gathered());
-    }
-    for (int i = content.first_row; i < content.last_row; ++i) {
-      unit(i + 1, true);
-      scratch(row_scratch(model.decoder().rows[static_cast<std::size_t>(i)], s));
-    }
-    if (content.head) {
-      unit(num_units(model) - 1, false);
-      scratch(s.gathered() + line(4 * 3 * t));
-      scratch(s.full(s.c) + s.summed() + s.gathered());
-    }
-    largest = std::max(largest, plan.slot_bytes);
+    Chunk chunk = plan_chunk(layers_of(model, parallel, batch, s, content), s, use.whole_backward, use.split_backward);
+    chunk.bytes.slot += tokens;
+    if (parallel.pp > 1) chunk.bytes.slot += (content.embedding ? 0 : s.part(s.c)) + (content.head ? 0 : s.part(s.c));
+    plan.chunks.push_back(chunk.bytes);
+    plan.scratch_bytes = std::max(plan.scratch_bytes, chunk.scratch);
+    head |= content.head;
   }
-  plan.slot_bytes = largest;
-  const std::int64_t micro_batches = batch.num_micro_batches(parallel);
-  plan.other_bytes = 2 * s.part(s.c) + micro_batches * line(4 * t);
+  plan.slot_bytes = most(plan.chunks, &ChunkBytes::slot);
+  if (use.whole_backward) plan.other_bytes += 2 * s.part(s.c);
+  plan.other_bytes += std::min(use.gradients_sent, kGradientBuffers) * s.part(s.c);
+  if (head) plan.other_bytes += batch.num_micro_batches(parallel) * line(4 * t);
   for (const auto& row : model.decoder().rows)
     if (row.kind == RowKind::attention && row.attention.rotary.on) {
       const std::int64_t turning =
           static_cast<std::int64_t>(row.attention.head_dim * row.attention.rotary.percent) / 2 * 2;
-      plan.other_bytes += 4 * turning * std::max(batch.seq_length, model.max_positions);
+      plan.other_bytes += parallel.vpp * 4 * turning *
+                          std::max({batch.seq_length, batch.max_positions, model.max_positions});
       break;
     }
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
+                       const Coordinate& coordinate, DType compute, const Lane& lane) {
+  std::vector<bool> recomputes;
+  for (int c = 0; c < parallel.vpp; ++c) {
+    const auto content = stage_content(model, parallel, coordinate.pp, c);
+    recomputes.push_back(false);
+    for (int i = content.first_row; i < content.last_row; ++i)
+      recomputes.back() = recomputes.back() || row_recompute(model, parallel, i + 1).any();
+  }
+  const LaneUse use = lane_use(lane, recomputes);
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, compute, use);
+  plan.slots = use.slots.size();
+  plan.arenas = {sizes_of(use.slots, plan.chunks, &ChunkBytes::slot),
+                 sizes_of(use.kept, plan.chunks, &ChunkBytes::kept),
+                 sizes_of(use.recompute, plan.chunks, &ChunkBytes::recompute)};
+  for (const auto* sizes : {&plan.arenas.slots, &plan.arenas.kept, &plan.arenas.recompute})
+    plan.activation_bytes = std::accumulate(sizes->begin(), sizes->end(), plan.activation_bytes);
+  return plan;
+}
+
+MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
+                       const Coordinate& coordinate, DType compute, int max_in_flight) {
+  LaneUse use;
+  use.whole_backward = true;
+  use.gradients_sent = parallel.pp > 1 && coordinate.pp + parallel.vpp > 1 ? kGradientBuffers : 0;
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, compute, use);
+  plan.slots = max_in_flight;
+  plan.activation_bytes = plan.slots * plan.slot_bytes + most(plan.chunks, &ChunkBytes::recompute);
   return plan;
 }
 

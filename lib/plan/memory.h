@@ -2,28 +2,49 @@
 // Bytes a rank needs, before it runs: weights, gradients, optimizer, saved activations, scratch.
 //
 //   T   tokens of a micro-batch     Ts  T / tp with sequence parallelism, else T
-// Pure arithmetic over the ParamSpec table and the saved-tensor table; the executor sizes its arenas by it, and a test
+// Pure arithmetic over the ParamSpec table, the saved-tensor table and the lane; the executor sizes its arenas by it, and a test
 // holds it to the recorded peak. Code: plan/memory.cc. Tests: tests/plan/memory_test.cc.
 
 #include <cstdint>
+#include <vector>
 
 #include "base/dtype.h"
 #include "layout/param_spec.h"
+#include "schedule/schedule.h"
 
 namespace mt {
 
+// Arenas of one micro-batch on one chunk (plan/lane_use.h says who shares them).
+struct ChunkBytes {
+  std::int64_t slot = 0;       // tokens, saved tensors, residual stream, messages that arrive
+  std::int64_t kept = 0;       // of a split backward
+  std::int64_t recompute = 0;  // of the largest group made again
+};
+
+// Bytes of every arena, in the order of plan/lane_use.h's places.
+struct ArenaSizes {
+  std::vector<std::int64_t> slots, kept, recompute;
+};
+
 struct MemoryPlan {
   std::int64_t weight_bytes = 0, grad_bytes = 0, optimizer_bytes = 0;
-  std::int64_t slot_bytes = 0;     // one micro-batch in flight: tokens, saved tensors, residual stream
-  std::int64_t slots = 1;          // micro-batches in flight
-  std::int64_t scratch_bytes = 0;  // most of any sub-layer's pass
-  std::int64_t other_bytes = 0;    // residual gradients, losses, tables
+  std::int64_t slot_bytes = 0;       // of the largest chunk
+  std::int64_t slots = 1;            // micro-batches in flight
+  std::int64_t activation_bytes = 0;  // all slots, with what split backwards keep and recompute makes again
+  std::int64_t scratch_bytes = 0;    // most of any sub-layer's pass
+  std::int64_t other_bytes = 0;      // residual gradients, messages that leave, losses, tables
+  std::vector<ChunkBytes> chunks;
+  ArenaSizes arenas;  // with a lane
   std::int64_t total() const {
-    return weight_bytes + grad_bytes + optimizer_bytes + slots * slot_bytes + scratch_bytes + other_bytes;
+    return weight_bytes + grad_bytes + optimizer_bytes + activation_bytes + scratch_bytes + other_bytes;
   }
 };
 
-// needs  a valid layout;  max_in_flight of this pipeline rank's lane
+// Of a training step; validation takes scratch of its own size.
+//   needs  a valid layout; the lane of this pipeline rank, with its messages
+MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
+                       const Coordinate& coordinate, DType compute, const Lane& lane);
+// The same for whole backwards with so many micro-batches in flight, without a lane at hand.
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
                        const Coordinate& coordinate, DType compute, int max_in_flight);
 

@@ -6,8 +6,10 @@
 #include "ckpt/iterations.h"
 #include "ckpt/manifest.h"
 #include "layout/validate.h"
-#include "schedule/schedule.h"
+#include "schedule/message_buffers.h"
+#include "schedule/passes.h"
 #include "train/batch_source.h"
+#include "train/recompute_options.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -178,6 +180,14 @@ ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
           .group_size = o.micro_batch_group.value_or(0)};
 }
 
+RankWork work_of(const TrainingOptions& o, int pp_rank) {
+  Schedule s = insert_communication(make_schedule(o.schedule, schedule_spec_of(o)));
+  const int buffers = gradient_buffers(s);
+  // Behind the receive of the gradient: it arrives meanwhile.
+  if (o.parallel.recompute.on()) s = insert_recompute(std::move(s), {pp_rank});
+  return {std::move(s.lanes[static_cast<std::size_t>(pp_rank)]), buffers};
+}
+
 TrainingOptions complete_options(TrainingOptions o, int world) {
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
@@ -204,6 +214,7 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
     p.stage_layers = nearly_even_split(model.num_layers(), std::max(1, p.pp) * std::max(1, p.vpp));
   for (auto& more : validate(model, p, o.batch, limits, int{o.bf16} + int{o.fp16})) problems.push_back(std::move(more));
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
+  p.recompute = recompute_spec_of(o, problems);
   if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
     problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "
                                     "meet once a step, not once a micro-batch", p.zero_stage, p.pp),

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "layout/param_spec.h"
 #include "plan/memory.h"
-#include "schedule/schedule.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -17,18 +16,13 @@ std::string list_text(const std::vector<int>& ranks) {
   return s;
 }
 
-int in_flight(const TrainingOptions& o) {
-  const ScheduleSpec spec{.pp = o.parallel.pp, .num_micro_batches = o.batch.num_micro_batches(o.parallel)};
-  return make_schedule(o.schedule, spec).max_in_flight[0];
-}
-
 Json rank_json(int rank, std::int64_t parameters, const MemoryPlan& m) {
   return {{"rank", rank},
           {"parameters", parameters},
           {"weight_bytes", m.weight_bytes},
           {"grad_bytes", m.grad_bytes},
           {"optimizer_bytes", m.optimizer_bytes},
-          {"activation_bytes", m.slots * m.slot_bytes},
+          {"activation_bytes", m.activation_bytes},
           {"scratch_bytes", m.scratch_bytes + m.other_bytes},
           {"total_bytes", m.total()}};
 }
@@ -47,13 +41,16 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
            {"vocab_size", model.vocab_size},
            {"padded_vocab_size", padded_vocab(model, o.parallel.tp)},
            {"micro_batches", o.batch.num_micro_batches(o.parallel)}};
+  std::vector<Lane> lanes;  // by pipeline rank
+  for (int r = 0; r < o.parallel.pp; ++r) lanes.push_back(work_of(o, r).lane);
   Json ranks = Json::array();
   for (int r = 0; r < o.parallel.world(); ++r) {
     const auto& at = placement.coordinates[static_cast<std::size_t>(r)];
     std::int64_t parameters = 0;
     for (const auto& spec : param_specs(model, o.parallel, at))
       for (const auto& piece : spec.pieces) parameters += piece.box.size();
-    ranks.push_back(rank_json(r, parameters, plan_memory(model, o.parallel, o.batch, at, compute, in_flight(o))));
+    ranks.push_back(rank_json(r, parameters, plan_memory(model, o.parallel, o.batch, at, compute,
+                                                      lanes[static_cast<std::size_t>(at.pp)])));
   }
   Json stages = Json::array();
   for (const auto& s : stage_map(o.parallel, model.num_layers()))

@@ -38,6 +38,14 @@ struct LrOptions {
   bool use_checkpoint_scheduler = false;  // on resume: the checkpoint's count
 };
 
+struct RecomputeOptions {
+  std::string granularity, method;
+  std::optional<int> num_layers;
+  std::vector<std::string> modules;  // empty: core_attn
+  bool activations = false;          // the old spelling of selective
+  bool distribute_saved = false;
+};
+
 struct TrainingOptions {
   ModelOptions model;
   ParallelSpec parallel;
@@ -51,6 +59,7 @@ struct TrainingOptions {
   DataOptions data;
   LrOptions lr;
   AdamOptions adam;
+  RecomputeOptions recompute;
   bool bf16 = false, fp16 = false;
   std::uint64_t seed = 1234;
 

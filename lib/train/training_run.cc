@@ -13,7 +13,6 @@
 #include "plan/memory.h"
 #include "probe/gemm_peak.h"
 #include "registry/event_log.h"
-#include "schedule/passes.h"
 #include "train/resume.h"
 
 namespace mt {
@@ -33,7 +32,8 @@ void require_same_options(const TrainingOptions& o, Communicator& world, Stream&
 // What the plan says this rank needs, against all the memory there is.
 void require_memory(const TrainingRun& run, const Coordinate& at) {
   const auto& o = run.options;
-  const double wanted = static_cast<double>(plan_memory(run.model, o.parallel, o.batch, at, run.compute(), 1).total());
+  const double wanted = static_cast<double>(
+      plan_memory(run.model, o.parallel, o.batch, at, run.compute(), work_of(o, at.pp).lane).total());
   const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > there)
     throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, this machine has {:.1f}", wanted / (1 << 30),
@@ -101,14 +101,12 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
     chunks.push_back(std::make_unique<Model>(model, o.batch, groups, *store, c, device));
     models.push_back(chunks.back().get());
   }
-  const auto pp_rank = static_cast<std::size_t>(groups.coordinate.pp);
-  const Schedule schedule = insert_communication(make_schedule(o.schedule, schedule_spec_of(o)));
-  lane = schedule.lanes[pp_rank];
-  const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(),
-                                      schedule.max_in_flight[pp_rank]);
+  RankWork work = work_of(o, groups.coordinate.pp);
+  lane = std::move(work.lane);
+  const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(), lane);
   executor = std::make_unique<Executor>(
-      ExecutorParts{stream, groups, *store, o.seed, static_cast<std::size_t>(plan.slot_bytes),
-                    static_cast<std::size_t>(plan.scratch_bytes)},
+      ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
+                    work.gradient_buffers},
       models, o.batch, device);
 }
 

@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   const ModelSpec spec = gpt2_124m();
   const BatchSpec batch{256, 4, 4};
   const ParallelSpec parallel;
-  const MemoryPlan plan = plan_memory(spec, parallel, batch, {}, dtype, 1);
+  const MemoryPlan plan = plan_memory(spec, parallel, batch, {}, dtype, one_f_one_b(1, 1).lanes[0]);
   const auto world = comm::solo_world();
   const Groups groups = make_groups(*world, place(parallel), kv_heads_of(spec));
   Stream stream({}, threads);
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   ParameterStore store(param_specs(spec, parallel, {}), dtype, {});
   Optimizer optimizer(store, {}, {});
   const Model model(spec, batch, groups, store, 0, {});
-  Executor executor(ExecutorParts{stream, groups, store, 1234, static_cast<std::size_t>(plan.slot_bytes),
+  Executor executor(ExecutorParts{stream, groups, store, 1234, plan.arenas,
                                   static_cast<std::size_t>(plan.scratch_bytes)},
                     model, batch, {});
   optimizer.initialize(stream, groups, 1234);

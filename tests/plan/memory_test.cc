@@ -2,10 +2,13 @@
 
 #include "plan/memory.h"
 
+#include <atomic>
+
 #include <gtest/gtest.h>
 
 #include "engine/executor.h"
 #include "engine/rank_state.h"
+#include "schedule/passes.h"
 
 namespace mt {
 namespace {
@@ -70,9 +73,103 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Plan,
                                          Case{2, 1, false, true, 1, DType::f32}, Case{2, 1, true, false, 2, DType::bf16},
                                          Case{4, 1, true, true, 2, DType::f32}, Case{8, 1, true, false, 2, DType::f32}));
 
+// ---- pipelines and recompute: every stage within two per cent ----------------------------------------------------
+
+struct Stages {
+  int pp, vpp;
+  const char* schedule;
+};
+
+class PlanOfStages : public testing::TestWithParam<Stages> {};
+
+HostBatch some_batch(int sequences, int length) {
+  HostBatch b;
+  b.cu_seqlens = {0};
+  for (int s = 0; s < sequences; ++s) {
+    b.cu_seqlens.push_back((s + 1) * length);
+    for (int t = 0; t < length; ++t) {
+      b.ids.push_back(t), b.labels.push_back(t + 1), b.mask.push_back(1), b.ordinals.push_back(s);
+      b.positions.push_back(t);
+    }
+  }
+  return b;
+}
+
+std::vector<RecomputeSpec> recompute_ways() {
+  using G = RecomputeSpec::Granularity;
+  using M = RecomputeSpec::Method;
+  return {{},
+          {G::selective, M::uniform, 1, true, false, true, false, false},
+          {G::selective, M::uniform, 1, false, true, false, false, false},
+          {G::full, M::uniform, 1, false, false, false, false, false},
+          {G::full, M::uniform, 2, false, false, false, false, false},
+          {G::full, M::block, 1, false, false, false, false, false},
+          {G::full, M::uniform, 1, false, false, false, false, true}};
+}
+
+void expect_stage_as_planned(Communicator& world, const ModelSpec& model, const ParallelSpec& parallel,
+                             const Schedule& schedule, std::atomic<std::int64_t>& planned) {
+  test::RankState r(world, model, parallel, DType::bf16);
+  const BatchSpec shape{64, 2, 2 * schedule.num_micro_batches};
+  std::vector<std::unique_ptr<Model>> models;
+  std::vector<const Model*> chunks;
+  for (int c = 0; c < parallel.vpp; ++c) {
+    models.push_back(std::make_unique<Model>(model, shape, r.groups, r.store, c, Device{}));
+    chunks.push_back(models.back().get());
+  }
+  const Lane& lane = schedule.lanes[static_cast<std::size_t>(r.groups.coordinate.pp)];
+  const MemoryPlan plan = plan_memory(model, parallel, shape, r.groups.coordinate, DType::bf16, lane);
+  Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes)},
+                    chunks, shape, {});
+  const std::vector<HostBatch> batches(static_cast<std::size_t>(schedule.num_micro_batches), some_batch(2, 64));
+  (void)executor.run_lane(lane, batches, 1.0, {});
+  const auto used = executor.memory();
+  EXPECT_EQ(static_cast<std::int64_t>(used.slots + used.kept + used.recompute), plan.activation_bytes);
+  EXPECT_EQ(static_cast<std::int64_t>(used.scratch), plan.scratch_bytes);
+  const double states = static_cast<double>(plan.weight_bytes + plan.grad_bytes + plan.optimizer_bytes);
+  EXPECT_NEAR((static_cast<double>(used.total()) + states) / static_cast<double>(plan.total()), 1, 0.02);
+  planned += plan.total();
+}
+
+TEST_P(PlanOfStages, IsWhatEveryStageUses) {
+  const Stages& c = GetParam();
+  auto options = test::small_options({true, 8, 2, 500});
+  options.num_layers = 8;
+  options.hidden_size = 64;
+  options.ffn_hidden_size = 128;
+  options.max_position_embeddings = 64;
+  const ModelSpec model = build_model(options, 500);
+  int way = 0;
+  for (const RecomputeSpec& recompute : recompute_ways()) {
+    SCOPED_TRACE("recompute " + std::to_string(way++));
+    ParallelSpec parallel;
+    parallel.pp = c.pp;
+    parallel.vpp = c.vpp;
+    parallel.tp = recompute.distribute_saved ? 2 : 1;
+    parallel.recompute = recompute;
+    ScheduleSpec spec;
+    spec.pp = c.pp, spec.num_micro_batches = 8, spec.chunks = c.vpp > 1 ? c.vpp : 0;
+    Schedule schedule = insert_communication(make_schedule(c.schedule, spec));
+    if (recompute.on())
+      for (int r = 0; r < c.pp; ++r) schedule = insert_recompute(schedule, {r});
+    std::atomic<std::int64_t> planned{0};
+    const std::size_t before = live_buffer_bytes();
+    reset_peak_buffer_bytes();
+    test::on_ranks(c.pp * parallel.tp, [&](Communicator& world) {
+      expect_stage_as_planned(world, model, parallel, schedule, planned);
+    });
+    // And every buffer there was, counted where they are made.
+    EXPECT_NEAR(static_cast<double>(peak_buffer_bytes() - before) / static_cast<double>(planned), 1, 0.02);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, PlanOfStages,
+                         testing::Values(Stages{1, 1, "1f1b"}, Stages{2, 1, "1f1b"}, Stages{4, 1, "1f1b"}, Stages{2, 2, "interleaved"},
+                                         Stages{4, 2, "interleaved"}, Stages{2, 1, "zb-h1"}, Stages{4, 1, "zb-h1"}));
+
 TEST(MemoryPlan, TheTotalAddsUp) {
-  const MemoryPlan plan{1, 2, 3, 10, 4, 5, 6};
-  EXPECT_EQ(plan.total(), 1 + 2 + 3 + 4 * 10 + 5 + 6);
+  const MemoryPlan plan{1, 2, 3, 10, 4, 40, 5, 6, {}, {}};
+  EXPECT_EQ(plan.total(), 1 + 2 + 3 + 40 + 5 + 6);
 }
 
 }  // namespace
