@@ -144,7 +144,9 @@ constexpr FlagGroup kGroups[] = {
    "--lr-decay-iters, --lr-wsd-decay-iters, --lr-warmup-iters"},
 
   // Checkpoints
-  {kSupported, "save load save-interval persistent-save-interval save-retain-interval ckpt-step finetune no-load-optim use-checkpoint-args"},
+  {kSupported,
+   "save load save-interval persistent-save-interval save-retain-interval async-save ckpt-step finetune no-load-optim "
+   "use-checkpoint-args"},
   {kAccepted,
    "ckpt-format=N auto-detect-ckpt-format no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
    "ckpt-fully-parallel-load-exchange-algo=N ckpt-fully-parallel-load-process-group=N ckpt-assume-constant-structure "
@@ -162,11 +164,10 @@ constexpr FlagGroup kGroups[] = {
   {kRefused, "use-mp-args-from-checkpoint-args", "the layout is this command line's", "the parallel sizes"},
   {kAccepted, "no-use-tokenizer-model-from-checkpoint-args no-save-tokenizer-assets",
    "a checkpoint holds the tokenizer's fingerprint, not its files"},
-  {kRefused, "async-save", "a save is waited for", "a larger --save-interval"},
   {kAccepted,
    "async-strategy=N use-persistent-ckpt-worker dist-ckpt-workers=N async-ckpt-cpu-priority=N "
    "async-ckpt-io-priority=N async-ckpt-use-cpu-shm",
-   "a rank writes its own files, with no worker"},
+   "a rank writes its own files, beside training by a thread of its own"},
   {kRefused, "ckpt-convert-format=N ckpt-convert-save=N", "another tool rewrites checkpoints", "mt-reshard(1), mt-ckpt(1)"},
   {kRefused,
    "non-persistent-save-interval=N non-persistent-ckpt-type=N non-persistent-global-ckpt-dir=N "

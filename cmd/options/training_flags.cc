@@ -143,6 +143,7 @@ void add_checkpoint(OptionTable& t, TrainingOptions& o) {
   t.add("save-retain-interval", o.save_retain_interval, "N",
         "remove the previous save after the next unless its step is a multiple of N; by default all stay", "steps")
       .at_least(1).no_default();
+  t.add("async-save", o.async_save, "", "train on while a save is written; takes memory for a copy of what a rank saves");
   t.add("load", o.load, "DIR", "resume from here");
   t.add("load-if-present", o.load_if_present, "", "start fresh when there is no checkpoint in --load yet");
   t.add("ckpt-step", o.ckpt_step, "N", "load this iteration, not the newest").at_least(0);

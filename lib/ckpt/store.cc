@@ -256,13 +256,15 @@ WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const Tenso
   return write_image(dir, rank, image, mode);
 }
 
-WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, WriteMode mode) {
+WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, WriteMode mode,
+                       const std::atomic<bool>* cancel) {
   std::vector<TensorBox> boxes;
   for (const auto& s : shards) {
     MT_CHECK(s.bytes || s.what.box.empty(), "{} has no bytes", s.what.name);
     boxes.push_back(s.what);
   }
   const ShardFill copy = [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
+    if (cancel && *cancel) throw Error(Code::io, "given up", (dir / data_file_name(rank)).string());
     std::memcpy(out, shards[shard].bytes + begin, end - begin);
   };
   // Small pieces, so that a piece is still in the core's own cache when it is hashed.

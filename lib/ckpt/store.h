@@ -10,6 +10,7 @@
 // a complete checkpoint: it is replaced last, after everything it speaks of has been fsynced and renamed.
 // Code: ckpt/store.cc, ckpt/block_writer.cc. Tests: tests/ckpt/store_test.cc, tests/ckpt/crash_test.cc.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -51,10 +52,11 @@ std::filesystem::path begin_save(const std::filesystem::path& root, std::int64_t
 // Write what one rank owns: each (tensor, box) of the whole job must be written by exactly one rank.
 //   needs  boxes inside their shapes; empty boxes are skipped (but for tensors that have no elements at all, which are kept)
 //   gives  one safetensors file (none when there is nothing to write) and its table, both fsynced
+//   cancel when it turns true, from another thread, the call fails soon
 //   fails  Error{io}; the checkpoint stays uncommitted
 //   cost   every byte is copied and hashed once while earlier ones go to the disk; 16 MiB of memory
 WriteResult write_rank(const std::filesystem::path& dir, int rank, std::span<const TensorShard> shards,
-                       WriteMode mode = WriteMode::direct);
+                       WriteMode mode = WriteMode::direct, const std::atomic<bool>* cancel = nullptr);
 
 // The same when the bytes are made on demand: `fill(shard, begin, end, out)` gives bytes [begin, end) of boxes[shard],
 // in ascending order. Used to rewrite checkpoints larger than memory.

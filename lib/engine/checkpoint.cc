@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "engine/save_agreement.h"
 
 namespace mt {
 
@@ -126,6 +127,13 @@ std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec
   return out;
 }
 
+std::uint64_t bytes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
+                             DType compute) {
+  std::uint64_t bytes = 0;
+  for (const auto& b : boxes_to_write(model, parallel, coordinate, compute)) bytes += b.bytes();
+  return bytes;
+}
+
 void check_loadable(const Reader& reader, const ModelSpec& model, const std::vector<ParamSpec>& specs,
                     LoadWhat what) {
   require_same_tensors(reader, model);
@@ -146,34 +154,6 @@ void load_weights(const Reader& reader, Stream& stream, ParameterStore& store) {
   reader.read(requests(reader, store.specs(), store.plan(), {{"weight", store.compute_dtype()}},
                        [&](std::size_t i, const std::string&) { return store.shard_weight(i); }));
 }
-
-bool any_rank(Stream& stream, Communicator& group, bool mine) {
-  std::int64_t flag = mine ? 1 : 0;
-  group.all_reduce(stream, View(&flag, DType::i64, {1}), Reduce::max).wait_host();
-  return flag != 0;
-}
-
-namespace {
-
-// Run one part of a save on this rank; if it failed anywhere, undo and throw everywhere.
-void together(const std::filesystem::path& root, std::int64_t iteration, Stream& stream, Communicator& world,
-              const std::function<void()>& act) {
-  std::optional<Error> mine;
-  try {
-    act();
-  } catch (const Error& e) {
-    mine = e;
-  } catch (const std::exception& e) {  // memory, std::filesystem: the other ranks must not wait for this one
-    mine = Error(Code::io, e.what(), root.string());
-  }
-  if (!any_rank(stream, world, mine.has_value())) return;
-  if (world.rank() == 0) abort_save(root, iteration);
-  if (mine) throw *mine;
-  throw Error(Code::io, fmt::format("the save of iteration {} failed on another rank", iteration), root.string(),
-              "its message is above; the previous checkpoint is untouched");
-}
-
-}  // namespace
 
 std::vector<TensorShard> shards_to_write(const TrainingState& state) {
   const auto& [stream, groups, store, optimizer] = state;
@@ -205,16 +185,14 @@ std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta
   const auto shards = shards_to_write(state);
   const bool first = world.rank() == 0;
   std::uint64_t bytes = 0;
-  const auto together_here = [&](const std::function<void()>& act) {
-    together(target.root, meta.iteration, state.stream, world, act);
-  };
-  together_here([&] {
+  const SaveAttempt save{target.root, meta.iteration, state.stream, world};
+  together(save, [&] {
     if (first) begin_save(target.root, meta.iteration);
   });
-  together_here([&] {
+  together(save, [&] {
     bytes = write_rank(target.root / temporary_name(meta.iteration), world.rank(), shards).file_bytes;
   });
-  together_here([&] {
+  together(save, [&] {
     if (first) publish_save(target, meta);
   });
   return bytes;

@@ -22,6 +22,10 @@ enum class LoadWhat : std::uint8_t { everything, weights };
 std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
                                       DType compute);
 
+// Their bytes: what a snapshot of the rank takes.
+std::uint64_t bytes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
+                             DType compute);
+
 // Throw unless `reader` can fill a model of this shape: every tensor there with its shape, none left over, and the
 // boxes of this rank readable. No memory for tensors is touched.
 //   fails  Error{config} naming the tensor; Error{corrupt}
@@ -62,8 +66,5 @@ std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta
 // The last act of a save, on one rank, once every rank's files are durable: commit(), then what is superseded goes. A
 // removal that fails is a warning: the checkpoint stands.   fails  as commit()
 void publish_save(const SaveTarget& target, const CheckpointMeta& meta);
-
-// True on every rank of the group if `mine` is true on any. Collective.
-bool any_rank(Stream& stream, Communicator& group, bool mine);
 
 }  // namespace mt

@@ -116,6 +116,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   if (o.lr.warmup_init > o.lr.lr && o.lr.lr >= 0)
     add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
   if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
+  if (o.async_save && o.save.empty()) add("async-save without save", "--save DIR");
   if (o.save_retain_interval != 0 &&
       (o.save_interval <= 0 || o.save_retain_interval < 0 || o.save_retain_interval % o.save_interval != 0))
     add(fmt::format("save-retain-interval {} is not a multiple of save-interval {}", o.save_retain_interval,

@@ -2,6 +2,7 @@
 
 #include "base/cli.h"
 #include "base/log.h"
+#include "engine/checkpoint.h"
 #include "layout/param_spec.h"
 #include "plan/memory.h"
 #include "train/trainer.h"
@@ -51,6 +52,11 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
       for (const auto& piece : spec.pieces) parameters += piece.box.size();
     ranks.push_back(rank_json(r, parameters, plan_memory(model, o.parallel, o.batch, at, compute,
                                                       lanes[static_cast<std::size_t>(at.pp)])));
+    if (o.async_save) {
+      const auto snapshot = bytes_to_write(model, o.parallel, at, compute);
+      ranks.back()["snapshot_bytes"] = snapshot;
+      ranks.back()["total_bytes"] = ranks.back()["total_bytes"].get<std::uint64_t>() + snapshot;
+    }
   }
   Json stages = Json::array();
   for (const auto& s : stage_map(o.parallel, model.num_layers()))

@@ -113,9 +113,15 @@ void RunReporter::step(const StepReport& r) {
   interval_steps_ = interval_losses_ = 0;
 }
 
-void RunReporter::checkpoint(std::int64_t iteration, const std::string& path, std::uint64_t bytes, double seconds) {
-  log::info("saved iteration {} to {} in {:.2f} s", iteration, path, seconds);
-  record({{"event", "checkpoint"}, {"iteration", iteration}, {"path", path}, {"bytes", bytes}, {"seconds", seconds}});
+void RunReporter::checkpoint(const std::string& path, const SavedIteration& saved) {
+  log::info("saved iteration {} to {} in {:.2f} s, training waited {:.2f} s", saved.iteration, path, saved.seconds,
+            saved.stall_s);
+  record({{"event", "checkpoint"},
+          {"iteration", saved.iteration},
+          {"path", path},
+          {"bytes", saved.file_bytes},
+          {"seconds", saved.seconds},
+          {"stall_s", saved.stall_s}});
 }
 
 void RunReporter::evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/async_save.h"
 #include "registry/event_log.h"
 #include "registry/index.h"
 #include "train/training_options.h"
@@ -41,7 +42,7 @@ class RunReporter {
 
   void start(const Json& layout);
   void step(const StepReport& report);  // prints on the log interval, records always
-  void checkpoint(std::int64_t iteration, const std::string& path, std::uint64_t bytes, double seconds);
+  void checkpoint(const std::string& path, const SavedIteration& saved);
   void evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens);
   void end(const std::string& status);
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/cli.h"
+#include "base/log.h"
 #include "ckpt/store.h"
 #include "engine/checkpoint.h"
 #include "train/remembered_options.h"
@@ -34,18 +35,38 @@ CheckpointMeta meta_of(const TrainingRun& run) {
   return meta;
 }
 
+void report(TrainingRun& run, const SavedIteration& saved) {
+  if (!run.report) return;
+  const auto path = std::filesystem::path(run.options.save) / iteration_name(saved.iteration);
+  run.report->checkpoint(path.string(), saved);
+}
+
 }  // namespace
 
 void save_checkpoint(TrainingRun& run) {
+  if (run.async_saver && run.async_saver->under_way()) {
+    if (run.speaks()) log::warn("the save before is still under way: training waits for it");
+    finish_save(run);
+  }
   run.phase("save");
-  const auto start = Clock::now();
-  const std::uint64_t bytes =
-      save_training({run.options.save, run.options.save_retain_interval}, meta_of(run),
-                    {run.stream, run.groups, *run.store, *run.optimizer});
+  const auto meta = meta_of(run);
   run.saved_iteration = run.at.iteration;
-  if (!run.report) return;
-  const auto path = std::filesystem::path(run.options.save) / iteration_name(run.at.iteration);
-  run.report->checkpoint(run.at.iteration, path.string(), bytes, seconds_since(start));
+  if (run.async_saver) return run.async_saver->start(meta);
+  const auto start = Clock::now();
+  const std::uint64_t bytes = save_training({run.options.save, run.options.save_retain_interval}, meta,
+                                            {run.stream, run.groups, *run.store, *run.optimizer});
+  report(run, {meta.iteration, bytes, seconds_since(start), seconds_since(start)});
+}
+
+void follow_save(TrainingRun& run) {
+  if (!run.async_saver) return;
+  if (const auto saved = run.async_saver->poll()) report(run, *saved);
+}
+
+void finish_save(TrainingRun& run) {
+  if (!run.async_saver) return;
+  if (run.async_saver->under_way()) run.phase("save");
+  if (const auto saved = run.async_saver->finish()) report(run, *saved);
 }
 
 }  // namespace mt

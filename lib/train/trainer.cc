@@ -46,6 +46,7 @@ int run_loop(TrainingRun& run) {
   bool leave = false;
   while (!leave && at.iteration < o.train_iters) {
     train_step(run);
+    follow_save(run);
     code = stop_code(run);
     // Before the save: where validation stands is part of the checkpoint.
     if (is_multiple(at.iteration, o.eval_interval)) validate_now(run);
@@ -57,6 +58,7 @@ int run_loop(TrainingRun& run) {
   }
   const bool good = code != static_cast<int>(Code::non_finite_limit);
   if (good && !o.save.empty() && run.saved_iteration != at.iteration) save_checkpoint(run);
+  finish_save(run);
   if (!good && run.speaks())
     log::line(fmt::format("giving up at iteration {}: {} steps in a row had gradients that are not finite; the last "
                           "checkpoint is untouched", at.iteration, at.skipped_in_a_row));

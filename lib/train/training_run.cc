@@ -32,8 +32,9 @@ void require_same_options(const TrainingOptions& o, Communicator& world, Stream&
 // What the plan says this rank needs, against all the memory there is.
 void require_memory(const TrainingRun& run, const Coordinate& at) {
   const auto& o = run.options;
-  const double wanted = static_cast<double>(
+  double wanted = static_cast<double>(
       plan_memory(run.model, o.parallel, o.batch, at, run.compute(), work_of(o, at.pp).lane).total());
+  if (o.async_save) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, run.compute()));
   const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > there)
     throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, this machine has {:.1f}", wanted / (1 << 30),
@@ -83,6 +84,9 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   phase("initialize");
   optimizer->initialize(stream, groups, o.seed);
   if (reader) load_checkpoint(*this, *reader);
+  if (o.async_save && !o.save.empty())
+    async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval},
+                                               TrainingState{stream, groups, *store, *optimizer});
   step_flop = step_flops(model, o.parallel, o.batch).causal;
   if (o.train_iters > at.iteration) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);

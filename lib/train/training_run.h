@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ckpt/save_lock.h"
+#include "engine/async_save.h"
 #include "engine/executor.h"
 #include "optim/optimizer.h"
 #include "train/batch_source.h"
@@ -58,6 +59,7 @@ struct TrainingRun {
   Lane lane;
   std::unique_ptr<RunReporter> report;  // rank 0 alone
   std::optional<SaveLock> save_lock;    // rank 0 alone
+  std::unique_ptr<AsyncSaver> async_saver;  // with async_save; after the lock, so that it ends its writing before
   Position at;
   std::int64_t saved_iteration = -1;
   double peak_flop_per_s = 0, step_flop = 0;

@@ -11,31 +11,24 @@
 #include "base/temporary_directory.h"
 #include "ckpt/iterations.h"
 #include "ckpt/store.h"
+#include "engine/interrupted_world.h"
 #include "engine/rank_state.h"
+#include "engine/save_agreement.h"
 
 namespace mt {
 namespace {
 
 namespace fs = std::filesystem;
+using test::fill;
+using test::kKinds;
 using test::RankState;
 using test::save;
 using test::TemporaryDirectory;
 using test::value_of;
+using test::wrong_elements;
 
 // Big enough that tables are cut among their replicas (64 KiB and more), with a vocabulary that no layout divides.
 ModelSpec model_of(bool llama, int kv_heads = 2) { return test::small_model({llama, 8, kv_heads, 1031}); }
-
-const char* const kKinds[] = {"master", "exp_avg", "exp_avg_sq"};
-
-void fill(RankState& r) {
-  for (int p = 0; p < r.store.num_params(); ++p)
-    for (const auto& piece : r.store.spec(p).pieces)
-      for (const char* kind : kKinds)
-        test::for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
-          *reinterpret_cast<float*>(at) = value_of(piece.name, kind, e);
-        });
-  r.optimizer.publish(r.stream, r.groups);
-}
 
 void save_all(const fs::path& root, const ModelSpec& model, int tp, int dp, DType compute, bool sp = false) {
   test::on_ranks(tp * dp, [&](Communicator& world) {
@@ -43,16 +36,6 @@ void save_all(const fs::path& root, const ModelSpec& model, int tp, int dp, DTyp
     fill(r);
     save(root, world, r, 7);
   });
-}
-
-std::int64_t wrong_elements(const RankState& r, const char* kind) {
-  std::int64_t wrong = 0;
-  for (int p = 0; p < r.store.num_params(); ++p)
-    for (const auto& piece : r.store.spec(p).pieces)
-      test::for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
-        wrong += *reinterpret_cast<float*>(at) != value_of(piece.name, kind, e);
-      });
-  return wrong;
 }
 
 struct Case {
@@ -220,40 +203,6 @@ TEST(Checkpoint, ACheckpointWithoutMomentsServesWeightsAlone) {
   });
 }
 
-// Forwards to a world, and calls `strike` after the n-th all-reduce: a save is three agreements.
-class Interrupted final : public Communicator {
- public:
-  Interrupted(Communicator& inner, int after, std::function<void()> strike)
-      : Communicator(inner.name(), inner.world_ranks()), inner_(inner), left_(after), strike_(std::move(strike)) {}
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  Handle all_reduce(Stream& s, View x, Reduce op) override {
-    inner_.all_reduce(s, x, op).wait_host();
-    if (--left_ == 0) strike_();
-    return {};
-  }
-  Handle all_gather(Stream& s, View in, View out) override { return inner_.all_gather(s, in, out); }
-  Handle reduce_scatter(Stream& s, View in, View out, Reduce op) override { return inner_.reduce_scatter(s, in, out, op); }
-  Handle all_to_all(Stream& s, View in, View out) override { return inner_.all_to_all(s, in, out); }
-  Handle all_to_all_v(Stream& s, View in, std::span<const std::int64_t> a, View out,
-                      std::span<const std::int64_t> b) override {
-    return inner_.all_to_all_v(s, in, a, out, b);
-  }
-  Handle broadcast(Stream& s, View x, int root) override { return inner_.broadcast(s, x, root); }
-  Handle send(Stream& s, View x, int peer) override { return inner_.send(s, x, peer); }
-  Handle recv(Stream& s, View x, int peer) override { return inner_.recv(s, x, peer); }
-  Handle barrier(Stream& s) override { return inner_.barrier(s); }
-  void progress() override { inner_.progress(); }
-  std::unique_ptr<Communicator> make_group(const std::vector<int>& ranks, const std::string& name) override {
-    return inner_.make_group(ranks, name);
-  }
-
- private:
-  Communicator& inner_;
-  int left_;
-  std::function<void()> strike_;
-};
-
 // A save of iteration 8 over 4 ranks in which `strike` happens on the failing rank after the n-th agreement must fail on all ranks
 // and leave iteration 7 as it was.
 void expect_save_fails_everywhere(const fs::path& root, int after, const std::function<void(const fs::path&)>& strike,
@@ -262,7 +211,7 @@ void expect_save_fails_everywhere(const fs::path& root, int after, const std::fu
   save_all(root, model, 2, 2, DType::f32);
   std::atomic<int> failed{0};
   test::on_ranks(4, [&](Communicator& inner) {
-    Interrupted world(inner, inner.rank() == failing_rank ? after : 0, [&] { strike(root / temporary_name(8)); });
+    test::Interrupted world(inner, inner.rank() == failing_rank ? after : 0, [&] { strike(root / temporary_name(8)); });
     RankState r(world, model, test::layout(2, 2));
     fill(r);
     try {

@@ -26,13 +26,39 @@ inline float value_of(const std::string& name, const std::string& kind, std::int
   return static_cast<float>(h >> 40) * 0x1p-24f - 0.5f;
 }
 
-inline void save(const std::filesystem::path& root, Communicator& world, RankState& r, std::int64_t iteration) {
+inline const char* const kKinds[] = {"master", "exp_avg", "exp_avg_sq"};
+
+inline void fill(RankState& r) {
+  for (int p = 0; p < r.store.num_params(); ++p)
+    for (const auto& piece : r.store.spec(p).pieces)
+      for (const char* kind : kKinds)
+        for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
+          *reinterpret_cast<float*>(at) = value_of(piece.name, kind, e);
+        });
+  r.optimizer.publish(r.stream, r.groups);
+}
+
+inline std::int64_t wrong_elements(const RankState& r, const char* kind) {
+  std::int64_t wrong = 0;
+  for (int p = 0; p < r.store.num_params(); ++p)
+    for (const auto& piece : r.store.spec(p).pieces)
+      for_each_element(r.state(p, kind), piece, [&](std::int64_t e, std::byte* at) {
+        wrong += *reinterpret_cast<float*>(at) != value_of(piece.name, kind, e);
+      });
+  return wrong;
+}
+
+inline CheckpointMeta meta_of(const RankState& r, const Communicator& world, std::int64_t iteration) {
   CheckpointMeta meta;
   meta.iteration = iteration;
   meta.world_size = world.size();
   meta.version = "test";
   meta.specs = {{"model", to_json(r.model)}, {"compute_dtype", dtype_name(r.store.compute_dtype())}};
-  (void)save_training({root}, meta, {r.stream, r.groups, r.store, r.optimizer});
+  return meta;
+}
+
+inline void save(const std::filesystem::path& root, Communicator& world, RankState& r, std::int64_t iteration) {
+  (void)save_training({root}, meta_of(r, world, iteration), {r.stream, r.groups, r.store, r.optimizer});
 }
 
 }  // namespace mt::test
