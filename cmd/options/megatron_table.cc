@@ -179,16 +179,14 @@ constexpr FlagGroup kGroups[] = {
    "there are no debug dumps", "--save-interval 1 and mt-ckpt(1)"},
 
   // Precision
-  {kSupported, "fp16 bf16"},
-  {kRefused, "loss-scale=N initial-loss-scale=N min-loss-scale=N loss-scale-window=N hysteresis=N",
-   "there is no loss scaler", "--bf16"},
+  {kSupported,
+   "fp16 bf16 loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis fp32-residual-connection"},
   {kAccepted,
    "accumulate-allreduce-grads-in-fp32 ddp-reduce-scatter-with-fp32-accumulation "
    "ddp-param-name-patterns-for-fp32-local-accumulation=N... disable-bf16-reduced-precision-matmul "
    "fp16-lm-cross-entropy",
    "sums, gradients and the loss are always f32"},
-  {kRefused, "grad-reduce-in-bf16 output-logit-dtype=N fp32-residual-connection",
-   "gradients are f32, logits and the residual stream as the weights", "leave it out"},
+  {kRefused, "grad-reduce-in-bf16 output-logit-dtype=N", "gradients are f32, logits as the weights", "leave it out"},
   {kRefused,
    "fp8-format=N fp8-recipe=N fp8-margin=N fp8-amax-history-len=N fp8-amax-compute-algo=N no-fp8-wgrad "
    "fp8-param-gather fp8-output-proj first-last-layers-bf16 num-layers-at-start-in-bf16=N num-layers-at-end-in-bf16=N "

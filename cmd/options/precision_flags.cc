@@ -2,6 +2,19 @@
 
 namespace mt::options {
 
+void add_precision(OptionTable& t, TrainingOptions& o) {
+  t.group("Precision");
+  t.add("bf16", o.bf16, "", "bf16 weights and activations, f32 master weights and gradients");
+  t.add("fp16", o.fp16, "", "the same in f16, with a loss scale");
+  t.add("loss-scale", o.loss_scale.fixed, "X", "a fixed loss scale; default with --fp16: one that moves").above(0);
+  t.add("initial-loss-scale", o.loss_scale.initial, "X", "where a moving loss scale starts").above(0);
+  t.add("min-loss-scale", o.loss_scale.min, "X", "what it never falls below").above(0);
+  t.add("loss-scale-window", o.loss_scale.window, "N", "it doubles after N steps without overflow", "steps").at_least(1);
+  t.add("hysteresis", o.loss_scale.hysteresis, "N", "overflows before it halves", "steps").at_least(1);
+  t.add("fp32-residual-connection", o.model.fp32_residual_connection, "",
+        "the residual stream in f32, whatever the layers compute in");
+}
+
 void add_recompute(OptionTable& t, RecomputeOptions& r) {
   t.group("Recompute");
   t.add("recompute-granularity", r.granularity, "NAME",

@@ -113,9 +113,6 @@ void add_optimizer(OptionTable& t, TrainingOptions& o) {
   t.add("adam-beta2", o.adam.beta2, "X", "decay of the second moment").between(0, 1);
   t.add("adam-eps", o.adam.eps, "X", "added to the root of the second moment").above(0);
   t.add("clip-grad", o.adam.clip_grad, "X", "largest gradient norm; 0 or less: no clipping");
-  t.group("Precision");
-  t.add("bf16", o.bf16, "", "bf16 weights and activations, f32 master weights and gradients");
-  t.add("fp16", o.fp16, "", "fp16; refused, there is no loss scaler");
 }
 
 void add_data(OptionTable& t, DataOptions& d) {

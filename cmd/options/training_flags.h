@@ -13,6 +13,7 @@ void add_model(OptionTable& table, ModelOptions& model);
 void add_parallel(OptionTable& table, TrainingOptions& options);
 void add_batch(OptionTable& table, TrainingOptions& options);
 void add_optimizer(OptionTable& table, TrainingOptions& options);
+void add_precision(OptionTable& table, TrainingOptions& options);
 void add_recompute(OptionTable& table, RecomputeOptions& recompute);
 void add_data(OptionTable& table, DataOptions& data);
 void add_checkpoint(OptionTable& table, TrainingOptions& options);

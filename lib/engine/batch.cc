@@ -24,13 +24,16 @@ View copy(Stream& stream, Arena& arena, const std::vector<T>& host) {
 
 }  // namespace
 
-Tokens upload(Stream& stream, Arena& arena, const HostBatch& b, double scale) {
+Tokens upload(Stream& stream, Arena& arena, const HostBatch& b, double scale, const float* on_device) {
   Tokens t;
   t.ids = copy(stream, arena, b.ids);
   t.labels = copy(stream, arena, b.labels);
   t.loss_scale = copy(stream, arena, b.mask);
   if (t.loss_scale)
-    ops::scale(stream, {.x = t.loss_scale, .out = t.loss_scale, .factor = static_cast<float>(scale)});
+    ops::scale(stream, {.x = t.loss_scale,
+                        .out = t.loss_scale,
+                        .factor = static_cast<float>(scale),
+                        .on_device = on_device});
   t.ordinals = copy(stream, arena, b.ordinals);
   t.positions = copy(stream, arena, b.positions);
   t.cu_seqlens = copy(stream, arena, b.cu_seqlens);

@@ -20,8 +20,8 @@ struct HostBatch {
   double unmasked() const;
 };
 
-// Copy to `arena`; loss_scale = mask · scale.
+// Copy to `arena`; loss_scale = mask · scale · *on_device.
 //   needs  `batch` lives until the stream ran
-Tokens upload(Stream& stream, Arena& arena, const HostBatch& batch, double scale);
+Tokens upload(Stream& stream, Arena& arena, const HostBatch& batch, double scale, const float* on_device = nullptr);
 
 }  // namespace mt

@@ -30,7 +30,7 @@ Ctx Executor::context(const Tokens& tokens, Mode mode) {
 // Residual stream of this rank's share of the tokens.
 View Executor::stream_view(Arena& arena, std::int64_t tokens) const {
   const std::int64_t rows = tokens / parts_.groups.placement.spec.sequence_shards();
-  return allocate(arena, parts_.params.compute_dtype(), {rows, chunks_[0]->spec().hidden});
+  return allocate(arena, stream_dtype(), {rows, chunks_[0]->spec().hidden});
 }
 
 // The slot of a micro-batch on a chunk. One that is used again has sent its y: the gradient of it has come back.
@@ -55,7 +55,7 @@ View Executor::message_buffer() {
   m.leaving.wait(parts_.stream);
   m.leaving = Handle();
   const std::int64_t rows = batch_.tokens_per_micro_batch() / parts_.groups.placement.spec.sequence_shards();
-  if (!m.buffer.view()) m.buffer = Tensor(device_, parts_.params.compute_dtype(), {rows, chunks_[0]->spec().hidden});
+  if (!m.buffer.view()) m.buffer = Tensor(device_, stream_dtype(), {rows, chunks_[0]->spec().hidden});
   return m.buffer.view();
 }
 
@@ -105,7 +105,7 @@ void Executor::send(const Step& step) {
 void Executor::forward(const Step& step, LaneInput& input) {
   Slot& slot = slot_of(step);
   const auto m = static_cast<std::size_t>(step.micro_batch);
-  slot.tokens = upload(parts_.stream, *slot.arena, input.batches[m], input.loss_scale);
+  slot.tokens = upload(parts_.stream, *slot.arena, input.batches[m], input.loss_scale, parts_.loss_scale);
   slot.x_arrives.wait(parts_.stream);
   slot.x_arrives = Handle();
   Ctx ctx = context(slot.tokens, Mode::train);
@@ -145,7 +145,7 @@ void Executor::backward(const Step& step, bool last) {
   const Model& chunk = model(step.chunk);
   const std::int64_t rows = slot.tokens.count() / parts_.groups.placement.spec.sequence_shards();
   for (auto& g : gradients_)
-    if (!g.view()) g = Tensor(device_, parts_.params.compute_dtype(), {rows, chunk.spec().hidden});
+    if (!g.view()) g = Tensor(device_, stream_dtype(), {rows, chunk.spec().hidden});
   if (!chunk.content().embedding) slot.dx = message_buffer();
   if (chunk.layers().empty()) ops::cast(parts_.stream, {.x = slot.dy, .out = slot.dx});  // it passes through
   View dy = slot.dy;

@@ -31,6 +31,7 @@ struct ExecutorParts {
   ArenaSizes arenas;
   std::size_t scratch_bytes = 0;
   int gradient_buffers = 2;  // of gradients on their way to other stages, from schedule/message_buffers.h
+  const float* loss_scale = nullptr;  // on the device: a further factor of every gradient
 };
 
 class Executor {
@@ -116,6 +117,7 @@ class Executor {
   void done(int chunk, std::size_t layer);
   View run_forward_only(Ctx& ctx, int chunk, View x, std::int64_t tokens);
   View stream_view(Arena& arena, std::int64_t tokens) const;
+  DType stream_dtype() const { return residual_dtype(chunks_[0]->spec(), parts_.params.compute_dtype()); }
   Ctx context(const Tokens& tokens, Mode mode);
   const Model& model(int chunk) const { return *chunks_[static_cast<std::size_t>(chunk)]; }
 

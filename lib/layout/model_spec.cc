@@ -55,6 +55,7 @@ ModelSpec build_model(const ModelOptions& o, std::int64_t vocab_size) {
   m.learned_positions = o.position_embedding_type == "learned_absolute";
   m.embedding_dropout = o.hidden_dropout;
   m.tied = !o.untie_embeddings_and_output_weights;
+  m.fp32_residual = o.fp32_residual_connection;
   m.final_norm = norm;
   m.init_std = o.init_method_std;
   m.embedding_init_std = o.embedding_init_method_std.value_or(o.init_method_std);
@@ -175,7 +176,7 @@ Json to_json(const ModelSpec& m) {
     for (const auto& r : t.rows) rows.push_back(row_json(r));
     towers.push_back({{"name", t.name}, {"rows", rows}});
   }
-  return {{"family", m.family},
+  Json j{{"family", m.family},
           {"hidden", m.hidden},
           {"vocab_size", m.vocab_size},
           {"vocab_divisor", m.vocab_divisor},
@@ -188,6 +189,8 @@ Json to_json(const ModelSpec& m) {
           {"embedding_init_std", m.embedding_init_std},
           {"output_init_std", m.output_init_std},
           {"towers", towers}};
+  if (m.fp32_residual) j["fp32_residual"] = true;
+  return j;
 }
 
 namespace {
@@ -233,6 +236,7 @@ ModelSpec model_from_json(const Json& j, const std::string& where) {
   m.learned_positions = json_field<bool>(j, "learned_positions", where);
   m.embedding_dropout = json_field<double>(j, "embedding_dropout", where);
   m.tied = json_field<bool>(j, "tied", where);
+  if (j.contains("fp32_residual")) m.fp32_residual = json_field<bool>(j, "fp32_residual", where);
   m.final_norm = norm_from(json_field<Json>(j, "final_norm", where), where + ", final_norm");
   m.init_std = json_field<double>(j, "init_std", where);
   m.embedding_init_std = json_field<double>(j, "embedding_init_std", where);

@@ -72,6 +72,7 @@ struct ModelSpec {
   bool learned_positions = false;
   double embedding_dropout = 0;
   bool tied = true;                   // output layer is the word embedding
+  bool fp32_residual = false;         // the residual stream between sub-layers in f32
   NormSpec final_norm;
   double init_std = 0.02, embedding_init_std = 0.02, output_init_std = 0.02;
   std::vector<Tower> towers;
@@ -100,12 +101,18 @@ struct ModelOptions {
   double attention_dropout = 0.1, hidden_dropout = 0.1;
   double init_method_std = 0.02;
   std::optional<double> embedding_init_method_std;
+  bool fp32_residual_connection = false;
 };
 
 // Options to spec: two rows a layer, defaults as Megatron (ffn 4h, or floor(8h/3/64)·64 with swiglu; gelu is the tanh
 // form when bias-gelu-fusion is on, as Megatron's fused kernel computes).
 //   fails  Error{config} above a million layers; other impossible sizes are listed by validate()
 ModelSpec build_model(const ModelOptions& options, std::int64_t vocab_size);
+
+// Dtype of the residual stream, between sub-layers and between stages.
+inline DType residual_dtype(const ModelSpec& model, DType compute) {
+  return model.fp32_residual ? DType::f32 : compute;
+}
 
 // Rows of the word embedding and the output layer as computed: the true size rounded up to vocab_divisor·tp.
 std::int64_t padded_vocab(const ModelSpec& model, int tp);

@@ -18,7 +18,7 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpe
       head ? model.final_norm.kind : model.decoder().rows[static_cast<std::size_t>(unit - 1)].norm.kind;
 
   const RowRecompute again = row_recompute(model, p, unit);
-  std::vector<SavedTensor> s{{"x", {ts, c}, compute, input, again.input}, {"normed", {ts, c}, compute, weight, again.norm}};
+  std::vector<SavedTensor> s{{"x", {ts, c}, residual_dtype(model, compute), input, again.input}, {"normed", {ts, c}, compute, weight, again.norm}};
   const bool statistics = again.norm && again.inner && again.middle;  // a few bytes, not worth it alone
   if (norm == NormKind::layer_norm) s.push_back({"mean", {ts}, DType::f32, input, statistics});
   s.push_back({"rstd", {ts}, DType::f32, input, statistics});

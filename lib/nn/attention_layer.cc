@@ -111,7 +111,7 @@ void attend(Ctx& ctx, const Attention& a, Flow& f) {
 }
 
 void project_out(Ctx& ctx, const Attention& a, Flow& f) {
-  f.partial = allocate(ctx.scratch, f.x.dtype, {member(f, a.context).dim(0), f.x.dim(1)});
+  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {member(f, a.context).dim(0), f.x.dim(1)});
   linear(ctx, member(f, a.context), a.proj_weight, -1, f.partial);
 }
 
@@ -133,7 +133,7 @@ void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
                                        .dv = d.v,
                                        .shape = shape_of(ctx, a)});
   turn(ctx, a, d, true);
-  f.partial = allocate(ctx.scratch, f.dy.dtype, {fused.dim(0), f.dy.dim(1)});
+  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fused.dim(0), f.dy.dim(1)});
   linear_backward_input(ctx, f.dinner, a.qkv_weight, f.partial);
 }
 

@@ -45,7 +45,7 @@ void activate(Ctx& ctx, const Ffn& n, Flow& f) {
 }
 
 void project_out(Ctx& ctx, const Ffn& n, Flow& f) {
-  f.partial = allocate(ctx.scratch, f.x.dtype, {member(f, n.activated).dim(0), f.x.dim(1)});
+  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {member(f, n.activated).dim(0), f.x.dim(1)});
   linear(ctx, member(f, n.activated), n.fc2_weight, -1, f.partial);
 }
 
@@ -61,7 +61,7 @@ void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
                                         .dbias = n.fc1_bias >= 0 ? ctx.params.grad(n.fc1_bias) : View(),
                                         .kind = n.activation,
                                         .gated = n.gated});
-  f.partial = allocate(ctx.scratch, f.dy.dtype, {fc1.dim(0), f.dy.dim(1)});
+  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fc1.dim(0), f.dy.dim(1)});
   linear_backward_input(ctx, f.dinner, n.fc1_weight, f.partial);
 }
 

@@ -31,8 +31,9 @@ void residual_forward(Ctx& ctx, const Residual& r, Flow& f) {
 void residual_backward(Ctx& ctx, const Residual& r, Flow& f) {
   const auto dropout = dropout_of(ctx, r);
   f.dz = f.dy;
-  if (dropout.p > 0) f.dz = allocate(*f.kept, f.dy.dtype, f.dy.shape);
-  if (dropout.p <= 0 && r.bias < 0) return;
+  const bool copies = dropout.p > 0 || f.dy.dtype != ctx.params.compute_dtype();
+  if (copies) f.dz = allocate(*f.kept, ctx.params.compute_dtype(), f.dy.shape);
+  if (!copies && r.bias < 0) return;
   ops::bias_dropout_add_backward(ctx.stream, {.dout = f.dy,
                                               .dx = f.dz,
                                               .dbias = r.bias >= 0 ? ctx.params.grad(r.bias) : View(),

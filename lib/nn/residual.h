@@ -16,7 +16,7 @@ struct Residual {
 };
 
 void residual_forward(Ctx& ctx, const Residual& residual, Flow& flow);
-// flow.dz = gradient of the sum (dy itself without dropout); dbias accumulates. dy also goes on unchanged.
+// flow.dz = gradient of the sum in the compute dtype (dy itself where it is that, without dropout); dbias accumulates. dy also goes on unchanged.
 void residual_backward(Ctx& ctx, const Residual& residual, Flow& flow);
 
 // As start_gather, but the full view lives in flow.kept, for backward_weight.

@@ -2,7 +2,7 @@
 // A sub-layer: three tables of segments (forward, backward_input, backward_weight) over one residual stream.
 //
 //   T   tokens of a micro-batch     Ts  T / tp with sequence parallelism, else T      C  hidden
-//   x   [Ts, C] residual stream in, compute dtype      y  [Ts, C] out       dx, dy  their gradients
+//   x   [Ts, C] residual stream in, its dtype (layout/model_spec.h)      y  [Ts, C] out       dx, dy  their gradients
 //
 // The gradient rule, said here once: input gradients OVERWRITE their view; weight gradients ACCUMULATE in the gradient
 // buffer's dtype, f32. One weight-gradient product per micro-batch, micro-batches ascending.

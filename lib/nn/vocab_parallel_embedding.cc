@@ -30,7 +30,7 @@ ops::Dropout dropout_of(const Ctx& ctx, const Embedding& e) {
 }
 
 void look_up(Ctx& ctx, const Embedding& e, Flow& f) {
-  f.partial = allocate(ctx.scratch, f.y.dtype, {ctx.tokens.count(), e.hidden});
+  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {ctx.tokens.count(), e.hidden});
   ops::embedding_forward(ctx.stream, {.ids = ctx.tokens.ids,
                                       .weight = ctx.params.weight(e.words),
                                       .out = f.partial,
@@ -52,8 +52,8 @@ void finish(Ctx& ctx, const Embedding& e, Flow& f) {
 void undo_dropout(Ctx& ctx, const Embedding& e, Flow& f) {
   f.dz = f.dy;
   const auto dropout = dropout_of(ctx, e);
-  if (dropout.p <= 0) return;
-  f.dz = allocate(*f.kept, f.dy.dtype, f.dy.shape);
+  if (dropout.p <= 0 && f.dy.dtype == ctx.params.compute_dtype()) return;
+  f.dz = allocate(*f.kept, ctx.params.compute_dtype(), f.dy.shape);
   ops::bias_dropout_add_backward(ctx.stream, {.dout = f.dy, .dx = f.dz, .dropout = dropout});
 }
 

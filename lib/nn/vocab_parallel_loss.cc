@@ -101,7 +101,7 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
       {K::compute, "logits",
        [h](Ctx& c, Flow& f) {
          const View dlogits = member(f, h.logits);
-         f.partial = allocate(c.scratch, f.x.dtype, {dlogits.dim(0), f.x.dim(1)});
+         f.partial = allocate(c.scratch, c.params.compute_dtype(), {dlogits.dim(0), f.x.dim(1)});
          linear_backward_input(c, dlogits, h.weight, f.partial);
        }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},

@@ -99,14 +99,16 @@ double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
   return ops::sum_squares_value({bins_.view().as<std::int64_t>(), ops::kSumSquaresSize});
 }
 
-Optimizer::StepResult Optimizer::step(Stream& stream, const Groups& groups, double lr, double weight_decay) {
-  const double norm = std::sqrt(grad_norm(stream, groups));
+Optimizer::StepResult Optimizer::step(Stream& stream, const Groups& groups, double lr, double weight_decay,
+                                      double loss_scale) {
+  const double norm = std::sqrt(grad_norm(stream, groups)) / loss_scale;
   if (!std::isfinite(norm)) return {norm, true};
   ++step_;
   const double clip = options_.clip_grad > 0 ? options_.clip_grad / (norm + 1e-6) : 1.0;
   const auto beta1 = static_cast<float>(options_.beta1), beta2 = static_cast<float>(options_.beta2);
   auto* scalars = static_cast<ops::AdamwScalars*>(scalars_.view().data);
-  const ops::AdamwScalars now{static_cast<float>(lr), clip < 1 ? static_cast<float>(clip) : 1.0f,
+  const float factor = clip < 1 ? static_cast<float>(clip) : 1.0f;
+  const ops::AdamwScalars now{static_cast<float>(lr), static_cast<float>(static_cast<double>(factor) / loss_scale),
                               ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0};
   stream.launch([scalars, now] { *scalars = now; });
   const auto& shards = store_.plan().shards;

@@ -44,9 +44,11 @@ class Optimizer {
     double grad_norm = 0;  // before clipping; NaN when skipped
     bool skipped = false;  // non-finite gradients: nothing changed
   };
-  // One update from the reduced gradients. Collective over tp·pp (the norm), under ZeRO over the world.
+  // One update from the reduced gradients, which are `loss_scale` times the true ones; norm and clipping are of the true
+  // ones. Collective over tp·pp (the norm), under ZeRO over the world.
   //   needs  finish_reduce has returned
-  StepResult step(Stream& stream, const Groups& groups, double lr, double weight_decay);
+  //   gives  skipped on every rank if a gradient anywhere is not finite
+  StepResult step(Stream& stream, const Groups& groups, double lr, double weight_decay, double loss_scale = 1);
 
   std::int64_t num_steps() const { return step_; }
   void set_num_steps(std::int64_t n) { step_ = n; }

@@ -18,11 +18,14 @@ std::int64_t line(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLi
 
 struct Sizes {
   std::int64_t t, ts, c;
-  DType compute;
+  DType compute, residual;
   bool sharded;  // sequence parallel over more than one rank
   int tp;
   std::int64_t full(std::int64_t width) const { return line(bytes_of(compute, t * width)); }
   std::int64_t part(std::int64_t width) const { return line(bytes_of(compute, ts * width)); }
+  std::int64_t stream() const { return line(bytes_of(residual, ts * c)); }
+  // dz is dy itself without dropout, where both are of one dtype.
+  std::int64_t dz(double dropout) const { return dropout > 0 || residual != compute ? part(c) : 0; }
   std::int64_t gathered() const { return sharded ? full(c) : 0; }
   std::int64_t summed() const { return sharded ? part(c) : 0; }
 };
@@ -92,7 +95,7 @@ LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector
   const std::int64_t sum = s.full(s.c) + s.summed();
   if (unit == 0) {
     l.forward = sum + (model.learned_positions ? s.part(s.c) : 0);
-    l.kept = l.backward = (model.embedding_dropout > 0 ? s.part(s.c) : 0) + s.gathered();
+    l.kept = l.backward = s.dz(model.embedding_dropout) + s.gathered();
     return l;
   }
   l.head = unit == num_units(model) - 1;
@@ -105,7 +108,7 @@ LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector
   }
   const Row& row = model.decoder().rows[static_cast<std::size_t>(unit - 1)];
   const Widths w = widths_of(row, s.tp);
-  l.kept = (row.residual_dropout > 0 ? s.part(s.c) : 0) + s.gathered() + s.full(w.inner);
+  l.kept = s.dz(row.residual_dropout) + s.gathered() + s.full(w.inner);
   l.input = s.full(w.middle) + sum;
   l.backward = l.kept + l.input + l.weight;
   l.forward = s.gathered() + sum;
@@ -143,16 +146,16 @@ Chunk plan_chunk(const std::vector<LayerBytes>& layers, const Sizes& s, bool who
   };
   std::int64_t passing = 0, group = 0;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    if (passes(i)) passing = 2 * s.part(s.c);
+    if (passes(i)) passing = 2 * s.stream();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerBytes& l = layers[i];
     c.recomputes |= l.again.any();
-    c.bytes.slot += l.saved + (l.head || passes(i + 1) ? 0 : s.part(s.c));
-    if (l.again.shard_input) c.bytes.slot += line(bytes_of(s.compute, s.ts * s.c / s.tp));
-    c.bytes.kept += l.kept + l.again_weight + (i > 0 ? s.part(s.c) : 0);
+    c.bytes.slot += l.saved + (l.head || passes(i + 1) ? 0 : s.stream());
+    if (l.again.shard_input) c.bytes.slot += line(bytes_of(s.residual, s.ts * s.c / s.tp));
+    c.bytes.kept += l.kept + l.again_weight + (i > 0 ? s.stream() : 0);
     if (!l.again.input) group = 0;
-    group += l.again_input + (whole ? l.again_weight : 0) + (l.again.output ? s.part(s.c) : 0) +
-             (l.again.shard_input ? s.part(s.c) : 0);
+    group += l.again_input + (whole ? l.again_weight : 0) + (l.again.output ? s.stream() : 0) +
+             (l.again.shard_input ? s.stream() : 0);
     c.bytes.recompute = std::max(c.bytes.recompute, group);
     c.scratch = std::max({c.scratch, passing + l.forward, l.recompute, whole ? l.backward : 0, split ? l.input : 0,
                           split ? l.weight : 0});
@@ -184,7 +187,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
   MemoryPlan plan;
   add_parameters(plan, param_specs(model, parallel, coordinate), parallel, compute);
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
-  const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute,
+  const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
   // ids, labels, mask, positions (4 bytes), ordinals (8), sequence bounds
   const std::int64_t tokens = 4 * line(4 * t) + line(8 * t) + line(4 * (batch.micro_batch + 1));
@@ -193,14 +196,14 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
     const auto content = stage_content(model, parallel, coordinate.pp, c);
     Chunk chunk = plan_chunk(layers_of(model, parallel, batch, s, content), s, use.whole_backward, use.split_backward);
     chunk.bytes.slot += tokens;
-    if (parallel.pp > 1) chunk.bytes.slot += (content.embedding ? 0 : s.part(s.c)) + (content.head ? 0 : s.part(s.c));
+    if (parallel.pp > 1) chunk.bytes.slot += (content.embedding ? 0 : s.stream()) + (content.head ? 0 : s.stream());
     plan.chunks.push_back(chunk.bytes);
     plan.scratch_bytes = std::max(plan.scratch_bytes, chunk.scratch);
     head |= content.head;
   }
   plan.slot_bytes = most(plan.chunks, &ChunkBytes::slot);
-  if (use.whole_backward) plan.other_bytes += 2 * s.part(s.c);
-  plan.other_bytes += std::min(use.gradients_sent, kGradientBuffers) * s.part(s.c);
+  if (use.whole_backward) plan.other_bytes += 2 * s.stream();
+  plan.other_bytes += std::min(use.gradients_sent, kGradientBuffers) * s.stream();
   if (head) plan.other_bytes += batch.num_micro_batches(parallel) * line(4 * t);
   for (const auto& row : model.decoder().rows)
     if (row.kind == RowKind::attention && row.attention.rotary.on) {

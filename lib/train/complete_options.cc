@@ -83,7 +83,10 @@ int zero_stage_of(const TrainingOptions& o) {
 std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
-  if (o.fp16) add("fp16 needs a loss scaler, which this program does not have", "--bf16");
+  const auto& ls = o.loss_scale;
+  if (ls.fixed && !o.fp16 && !o.bf16) add("loss-scale without fp16 or bf16", "--fp16, or no --loss-scale");
+  if (ls.min > ls.initial)
+    add(fmt::format("min-loss-scale {} is above initial-loss-scale {}", ls.min, ls.initial), "a smaller --min-loss-scale");
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
            {"min-lr", o.lr.min_lr}, {"lr-warmup-init", o.lr.warmup_init},
            {"weight-decay", o.lr.weight_decay}, {"init-method-std", o.model.init_method_std},

@@ -35,7 +35,7 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
   for (const auto& notice : o.notices) log::warn("{}", notice);
   const ModelSpec model = model_of(o);
   const Placement placement = place(o.parallel);
-  const DType compute = o.bf16 ? DType::bf16 : DType::f32;
+  const DType compute = o.compute();
   Json out{{"layout", to_json(o.parallel)},
            {"world_size", o.parallel.world()},
            {"parameters", num_parameters(model)},

@@ -17,7 +17,8 @@ Json remembered_options(const TrainingOptions& o) {
          {"adam-beta2", o.adam.beta2},
          {"adam-eps", o.adam.eps},
          {"clip-grad", o.adam.clip_grad},
-         {"bf16", o.bf16}};
+         {"bf16", o.bf16},
+         {"fp16", o.fp16}};
   if (o.data.tokenizer_given) {
     j["tokenizer-type"] = o.data.tokenizer.type;
     j["tokenizer-model"] = o.data.tokenizer.model;

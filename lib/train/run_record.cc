@@ -42,7 +42,7 @@ std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_
   s += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.3f} |", r.tflops);
   s += fmt::format(" learning rate: {:.6E} | global batch size: {:5d} |", r.learning_rate, r.global_batch);
   if (std::isfinite(mean_loss)) s += fmt::format(" lm loss: {:.6E} |", mean_loss);
-  s += fmt::format(" loss scale: {:.1f} | grad norm: {:.3f} |", 1.0, r.grad_norm);
+  s += fmt::format(" loss scale: {:.1f} | grad norm: {:.3f} |", r.loss_scale, r.grad_norm);
   s += fmt::format(" number of skipped iterations: {:3d} | number of nan iterations: {:3d} |", r.skipped_so_far,
                    r.skipped_so_far);
   return s + fmt::format(" mfu: {:.3f} |", r.mfu);
@@ -93,6 +93,7 @@ void RunReporter::step(const StepReport& r) {
          {"loss", r.loss},            {"grad_norm", r.grad_norm},         {"learning_rate", r.learning_rate},
          {"step_s", r.step_s},        {"tokens_per_s", r.tokens_per_s},   {"tflops", r.tflops},
          {"mfu", r.mfu}};
+  if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
   record(std::move(e));
   interval_s_ += r.step_s;

@@ -22,6 +22,7 @@ struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double step_s = 0;
   double tokens_per_s = 0, tflops = 0, mfu = 0;  // tflops: TFLOP/s a rank, causal reading; mfu: share of the peak
+  double loss_scale = 1;
   bool skipped = false;                          // non-finite: nothing was updated
   std::int64_t skipped_so_far = 0;
 };

@@ -32,6 +32,7 @@ CheckpointMeta meta_of(const TrainingRun& run) {
                    {"seq_length", o.batch.seq_length},
                    {"global_batch_size", o.batch.global_batch},
                    {"options", remembered_options(o)}};
+  if (run.loss_scaler.dynamic()) meta.training["loss_scaler"] = run.loss_scaler.state();
   return meta;
 }
 

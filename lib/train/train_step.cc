@@ -32,16 +32,24 @@ double unmasked(const std::vector<HostBatch>& batches) {
 
 namespace {
 
-// The learning rate's clock moves with steps that changed weights; others are counted.
+// The learning rate's clock moves with steps that changed weights; others are counted. An overflow that a smaller loss
+// scale may cure is no step towards giving up.
 void note_outcome(TrainingRun& run, bool skipped) {
   auto& at = run.at;
   at.consumed_samples += run.options.batch.global_batch;
+  const bool curable = run.loss_scaler.update(run.stream, !skipped);
   if (!skipped) {
     at.schedule_samples += run.options.batch.global_batch;
     at.skipped_in_a_row = 0;
     return;
   }
   ++at.skipped;
+  if (curable) {
+    if (run.speaks())
+      log::info("iteration {}: gradients overflow, the step is skipped; the loss scale is {}", at.iteration,
+                run.loss_scaler.scale());
+    return;
+  }
   ++at.skipped_in_a_row;
   if (run.speaks())
     log::warn("iteration {}: gradients are not finite, the step is skipped ({} in a row, limit {})", at.iteration,
@@ -81,8 +89,9 @@ void train_step(TrainingRun& run) {
   report.loss = loss_sum(run, masked_sum(batches, losses)) / count;
   run.phase("optimizer");
   report.learning_rate = run.lr.learning_rate(at.schedule_samples);
-  const auto result =
-      run.optimizer->step(run.stream, run.groups, report.learning_rate, run.lr.weight_decay(at.schedule_samples));
+  report.loss_scale = run.loss_scaler.scale();
+  const auto result = run.optimizer->step(run.stream, run.groups, report.learning_rate,
+                                          run.lr.weight_decay(at.schedule_samples), report.loss_scale);
   run.stream.synchronize();
   report.grad_norm = result.grad_norm;
   report.skipped = result.skipped;

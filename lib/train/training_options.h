@@ -11,6 +11,7 @@
 #include "data/tokenizer.h"
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
+#include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 
 namespace mt {
@@ -61,6 +62,7 @@ struct TrainingOptions {
   AdamOptions adam;
   RecomputeOptions recompute;
   bool bf16 = false, fp16 = false;
+  LossScaleOptions loss_scale;
   std::uint64_t seed = 1234;
 
   std::int64_t train_iters = -1;  // required
@@ -86,6 +88,8 @@ struct TrainingOptions {
   bool deferred_stream = false;  // debug: queued work runs as late as its events allow
   std::string metrics_file, registry = "mt-runs.db";
   Json resolved;  // every flag, for the record
+
+  DType compute() const { return bf16 ? DType::bf16 : fp16 ? DType::f16 : DType::f32; }
   std::vector<std::string> notices;  // from complete_options: what the person should know; rank 0 warns of them
 };
 

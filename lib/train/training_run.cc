@@ -60,7 +60,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
       stream(device, threads_per_rank(options.threads, job.size()),
              options.deferred_stream ? Stream::Mode::deferred : Stream::Mode::immediate),
       model(model_of(options)),
-      lr(lr_schedule_of(options)) {
+      lr(lr_schedule_of(options)),
+      loss_scaler(options.loss_scale, options.fp16, device) {
   const auto& o = options;
   require_same_options(o, world, stream);
   if (speaks()) require_event_log(metrics_path(o));
@@ -110,7 +111,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
   const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(), lane);
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
-                    work.gradient_buffers},
+                    work.gradient_buffers, loss_scaler.on_device()},
       models, o.batch, device);
 }
 

@@ -36,7 +36,7 @@ struct TrainingRun {
   //   fails  Error, on every rank, before memory for tensors is taken where the options or the checkpoint are wrong
   TrainingRun(Communicator& world, TrainingOptions options, const TrainerHooks& hooks);
 
-  DType compute() const { return options.bf16 ? DType::bf16 : DType::f32; }
+  DType compute() const { return options.compute(); }
   bool speaks() const { return world.rank() == 0; }
   void phase(const char* name) const {
     if (hooks.on_phase) hooks.on_phase(name, at.iteration);
@@ -54,6 +54,7 @@ struct TrainingRun {
   RunData data;
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<Optimizer> optimizer;
+  LossScaler loss_scaler;
   std::vector<std::unique_ptr<Model>> chunks;
   std::unique_ptr<Executor> executor;
   Lane lane;

@@ -104,7 +104,8 @@ std::vector<RecomputeSpec> recompute_ways() {
           {G::full, M::uniform, 1, false, false, false, false, false},
           {G::full, M::uniform, 2, false, false, false, false, false},
           {G::full, M::block, 1, false, false, false, false, false},
-          {G::full, M::uniform, 1, false, false, false, false, true}};
+          {G::full, M::uniform, 1, false, false, false, false, true},
+          {G::full, M::block, 1, false, false, false, false, true}};
 }
 
 void expect_stage_as_planned(Communicator& world, const ModelSpec& model, const ParallelSpec& parallel,
@@ -138,9 +139,10 @@ TEST_P(PlanOfStages, IsWhatEveryStageUses) {
   options.hidden_size = 64;
   options.ffn_hidden_size = 128;
   options.max_position_embeddings = 64;
-  const ModelSpec model = build_model(options, 500);
   int way = 0;
   for (const RecomputeSpec& recompute : recompute_ways()) {
+    options.fp32_residual_connection = way % 3 == 2;
+    const ModelSpec model = build_model(options, 500);
     SCOPED_TRACE("recompute " + std::to_string(way++));
     ParallelSpec parallel;
     parallel.pp = c.pp;

@@ -1,0 +1,50 @@
+#include "optim/loss_scaler.h"
+
+#include <algorithm>
+
+namespace mt {
+
+LossScaler::LossScaler(const LossScaleOptions& options, bool dynamic, Device device)
+    : options_(options),
+      dynamic_(dynamic && !options.fixed),
+      scale_(options.fixed ? *options.fixed : dynamic ? options.initial : 1),
+      hysteresis_(options.hysteresis),
+      device_(device, DType::f32, {1}) {
+  Stream stream(device);
+  publish(stream);
+}
+
+void LossScaler::publish(Stream& stream) {
+  float* at = device_.view().as<float>();
+  stream.launch([at, now = static_cast<float>(scale_)] { *at = now; });
+}
+
+bool LossScaler::update(Stream& stream, bool finite) {
+  if (!dynamic_) return false;
+  const double before = scale_;
+  if (finite) {
+    if (++growth_ < options_.window) return false;
+    growth_ = 0;
+    hysteresis_ = options_.hysteresis;
+    scale_ *= 2;
+  } else {
+    growth_ = 0;
+    if (--hysteresis_ <= 0) scale_ = std::max(scale_ / 2, options_.min);
+  }
+  publish(stream);
+  return !finite && before > options_.min;
+}
+
+Json LossScaler::state() const {
+  return {{"scale", scale_}, {"growth_tracker", growth_}, {"hysteresis_tracker", hysteresis_}};
+}
+
+void LossScaler::restore(Stream& stream, const Json& state, const std::string& where) {
+  if (!dynamic_) return;
+  scale_ = json_field<double>(state, "scale", where);
+  growth_ = json_field<std::int64_t>(state, "growth_tracker", where);
+  hysteresis_ = json_field<std::int64_t>(state, "hysteresis_tracker", where);
+  publish(stream);
+}
+
+}  // namespace mt
