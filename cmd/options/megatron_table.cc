@@ -115,20 +115,21 @@ constexpr FlagGroup kGroups[] = {
    "random numbers depend on the seed and the place alone, and runs repeat to the bit"},
 
   // Training length, batch, checks
-  {kSupported, "micro-batch-size global-batch-size train-iters exit-interval exit-duration-in-mins no-bias-gelu-fusion"},
-  {kRefused, "train-samples=N step-batch-size-schedule=N rampup-batch-size=N... decrease-batch-size-if-needed",
-   "a run has so many steps of one batch size", "--train-iters, --global-batch-size"},
-  {kAccepted, "exit-signal-handler exit-signal=:SIGTERM exit-signal-handler-for-dataloader",
-   "SIGTERM and SIGINT always save and end all ranks", "--exit-signal SIGTERM"},
-  {kRefused, "iterations-to-skip=N... phase-transition-iterations=N", "every step trains", "leave it out"},
+  {kSupported, "micro-batch-size global-batch-size train-iters train-samples rampup-batch-size iterations-to-skip exit-interval "
+   "exit-duration-in-mins no-bias-gelu-fusion check-for-nan-in-loss-and-grad check-for-spiky-loss"},
+  {kRefused, "step-batch-size-schedule=N decrease-batch-size-if-needed",
+   "the batch grows by even steps to a size that divides", "--rampup-batch-size, --global-batch-size"},
+  {kAccepted, "exit-signal-handler exit-signal=:SIGTERM|SIGINT|SIGUSR1 exit-signal-handler-for-dataloader",
+   "SIGTERM, SIGINT and SIGUSR1 always save and end all ranks", "--exit-signal SIGTERM"},
+  {kRefused, "phase-transition-iterations=N", "data has no phases", "--exit-interval"},
   {kAccepted, "empty-unused-memory-level=N manual-gc manual-gc-interval=N no-manual-gc-eval train-sync-interval=N",
    "there is no garbage to collect and no queue to drain"},
   {kAccepted, "check-weight-hash-across-dp-replicas-interval=N gpu-sniff-test-interval=N",
    "replicas are equal by construction, which the project's tests hold"},
   {kAccepted, "no-check-for-nan-in-loss-and-grad", "the check costs nothing and stays on; --non-finite-limit says how long a run of such steps may be"},
-  {kRefused, "check-for-spiky-loss check-for-large-grads", "steps are judged by whether their gradients are finite",
-   "--non-finite-limit"},
-  {kAccepted, "calculate-per-token-loss", "the loss is always the mean over the tokens of the whole batch"},
+  {kRefused, "check-for-large-grads", "large gradients are clipped", "--clip-grad"},
+  {kAccepted, "calculate-per-token-loss",
+   "the loss is the mean over the tokens of the whole batch, unless --mean-of-means-loss says otherwise"},
   {kAccepted,
    "cross-entropy-loss-fusion cross-entropy-fusion-impl=N no-masked-softmax-fusion no-bias-swiglu-fusion "
    "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-gradient-accumulation-fusion "
@@ -138,10 +139,8 @@ constexpr FlagGroup kGroups[] = {
   // Learning rate
   {kSupported,
    "lr min-lr lr-decay-style lr-decay-iters lr-wsd-decay-style lr-wsd-decay-iters lr-warmup-fraction lr-warmup-iters "
-   "lr-warmup-init override-opt-param-scheduler use-checkpoint-opt-param-scheduler override-opt_param-scheduler "
+   "lr-decay-samples lr-wsd-decay-samples lr-warmup-samples lr-warmup-init override-opt-param-scheduler use-checkpoint-opt-param-scheduler override-opt_param-scheduler "
    "use-checkpoint-opt_param-scheduler"},
-  {kRefused, "lr-decay-samples=N lr-wsd-decay-samples=N lr-warmup-samples=N", "lengths are in steps",
-   "--lr-decay-iters, --lr-wsd-decay-iters, --lr-warmup-iters"},
 
   // Checkpoints
   {kSupported,
@@ -204,7 +203,8 @@ constexpr FlagGroup kGroups[] = {
 
   // Data-parallel communication
   {kSupported, "use-megatron-fsdp data-parallel-sharding-strategy"},
-  {kAccepted, "overlap-grad-reduce overlap-param-gather overlap-param-gather-with-optimizer-step",
+  {kSupported, "overlap-grad-reduce overlap-param-gather"},
+  {kAccepted, "overlap-param-gather-with-optimizer-step",
    "each layer's gradients are reduced, and weights gathered, while others compute"},
   {kAccepted,
    "ddp-bucket-size=N ddp-num-buckets=N ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective "
@@ -237,7 +237,8 @@ constexpr FlagGroup kGroups[] = {
    "there are no experts yet", "--ffn-hidden-size for a dense model"},
 
   // Logging, validation, profiling
-  {kSupported, "log-interval eval-iters eval-interval"},
+  {kSupported,
+   "log-interval eval-iters eval-interval full-validation multiple-validation-sets validation-set-names"},
   {kAccepted, "log-throughput", "every log line has it"},
   {kAccepted,
    "log-params-norm log-num-zeros-in-grad log-energy log-progress log-memory-interval=N timing-log-level=N "
@@ -253,9 +254,8 @@ constexpr FlagGroup kGroups[] = {
    "metrics go to run.jsonl and the registry, see mt-runs(1)"},
   {kAccepted, "logging-level=N", "--quiet and --verbose say how much is told"},
   {kRefused,
-   "start-eval-at-iter=N eval-global-batch-size=N eval-micro-batch-size=N full-validation multiple-validation-sets "
-   "validation-set-names=N...",
-   "validation is so many batches of one set", "--eval-interval, --eval-iters"},
+   "start-eval-at-iter=N eval-global-batch-size=N eval-micro-batch-size=N",
+   "validation starts with training and has its batch", "--eval-interval, --eval-iters, --global-batch-size"},
   {kRefused, "skip-train", "another tool scores", "mt-eval(1)"},
   {kAccepted,
    "profile profile-step-start=N profile-step-end=N profile-ranks=N... use-pytorch-profiler "
@@ -264,10 +264,10 @@ constexpr FlagGroup kGroups[] = {
    "there is no profiler inside; perf(1) sees the program, --dry-run predicts its memory"},
 
   // Data
-  {kSupported, "data-path split mock-data seq-length reset-position-ids reset-attention-mask eod-mask-loss"},
-  {kRefused,
-   "train-data-path=N... valid-data-path=N... test-data-path=N... data-args-path=N per-split-data-args-path=N",
-   "the splits are shares of one blend", "--data-path, --split"},
+  {kSupported,
+   "data-path train-data-path valid-data-path test-data-path split mock-data seq-length reset-position-ids reset-attention-mask eod-mask-loss"},
+  {kRefused, "data-args-path=N per-split-data-args-path=N", "token files are named on the command line",
+   "--data-path, --train-data-path, or --args-file for all arguments"},
   {kAccepted,
    "data-cache-path=N num-dataset-builder-threads=N dataloader-fast-cache-load dataloader-defer-npy-index-mmap "
    "per-dataset-sequences-path=N no-mmap-bin-files",

@@ -8,8 +8,9 @@
 #include "layout/validate.h"
 #include "schedule/message_buffers.h"
 #include "schedule/passes.h"
-#include "train/batch_source.h"
 #include "train/recompute_options.h"
+#include "train/run_data.h"
+#include "train/run_length.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -61,6 +62,18 @@ void check_schedule(const TrainingOptions& o) {
         throw Error(Code::config, fmt::format("--pipeline-schedule {} lays chunks out in a V", o.schedule), "", hint);
 }
 
+// Every batch of a ramp makes a number of micro-batches that the schedule can run.   fails  Error{config}
+void check_ramp(const TrainingOptions& o) {
+  for (int size : o.batch_schedule.sizes()) {
+    ScheduleSpec spec = schedule_spec_of(o);
+    spec.num_micro_batches = size / (o.batch.micro_batch * o.parallel.dp);
+    if (const std::string problem = problem_of(*find_schedule(o.schedule), spec); !problem.empty())
+      throw Error(Code::config, fmt::format("--rampup-batch-size passes {}, with --pipeline-schedule {}: {}", size,
+                                            o.schedule, problem),
+                  "", "a larger start or increment, or another --pipeline-schedule");
+  }
+}
+
 // ZeRO stage of the flags.   fails  Error{usage}, Error{config}
 int zero_stage_of(const TrainingOptions& o) {
   if (o.sharding_strategy.empty()) return o.use_megatron_fsdp ? 3 : o.use_distributed_optimizer ? 1 : 0;
@@ -77,6 +90,32 @@ int zero_stage_of(const TrainingOptions& o) {
   }
   throw Error(Code::usage, fmt::format("--data-parallel-sharding-strategy '{}' is unknown", o.sharding_strategy), "",
               "one of no_shard, optim, optim_grads, optim_grads_params");
+}
+
+// Which sets there are, and what validation is asked of them.
+std::vector<Problem> set_problems(const TrainingOptions& o) {
+  std::vector<Problem> p;
+  const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
+  const auto& d = o.data;
+  const bool per_split = !d.train_path.empty() || !d.valid_path.empty() || !d.test_path.empty();
+  if (per_split && (d.mock_data || !d.data_path.empty()))
+    add(fmt::format("train-data-path and its like exclude {}", d.mock_data ? "mock-data" : "data-path"), "one of them");
+  if (per_split && d.train_path.empty()) add("valid-data-path or test-data-path without train-data-path", "--train-data-path");
+  if (per_split && !d.train_path.empty() && d.valid_path.empty() && o.eval_interval > 0)
+    add("eval-interval with train-data-path and no valid-data-path", "--valid-data-path");
+  if (o.full_validation && d.mock_data) add("full-validation with mock-data, which has no end", "--eval-iters");
+  if (o.multiple_validation_sets && !o.full_validation)
+    add("multiple-validation-sets needs full-validation", "--full-validation");
+  if (o.multiple_validation_sets && d.valid_path.empty())
+    add("multiple-validation-sets needs valid-data-path", "--valid-data-path A B");
+  if (!o.validation_set_names.empty() && !o.multiple_validation_sets)
+    add("validation-set-names without multiple-validation-sets", "--multiple-validation-sets");
+  if (o.multiple_validation_sets && !o.validation_set_names.empty() && !d.valid_path.empty()) {
+    const std::size_t sets = data::parse_data_path(d.valid_path).prefixes.size();
+    if (sets != o.validation_set_names.size())
+      add(fmt::format("{} validation-set-names for {} sets", o.validation_set_names.size(), sets), "a name for each");
+  }
+  return p;
 }
 
 // Options that are each fine alone.
@@ -104,15 +143,11 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
       add(fmt::format("{} {} is not a number above 0", name, value), fmt::format("--{} 1", name));
   if (o.model.rotary_percent > 1)
     add(fmt::format("rotary-percent {} is more than a whole head", o.model.rotary_percent), "--rotary-percent 1");
-  if (o.lr.wsd_decay_iters && *o.lr.wsd_decay_iters > o.lr.decay_iters.value_or(o.train_iters))
-    add(fmt::format("lr-wsd-decay-iters {} is more than the decay, {}", *o.lr.wsd_decay_iters,
-                    o.lr.decay_iters.value_or(o.train_iters)),
-        fmt::format("--lr-wsd-decay-iters {}", o.lr.decay_iters.value_or(o.train_iters)));
   if (o.model.swiglu && o.model.squared_relu) add("swiglu and squared-relu exclude each other", "one of them");
   if (o.data.mock_data && !o.data.data_path.empty()) add("mock-data and data-path exclude each other", "one of them");
+  for (auto& more : set_problems(o)) p.push_back(std::move(more));
   if (o.load_if_present && o.load.empty()) add("load-if-present without load", "--load DIR");
   if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
-  if (o.train_iters < 0) add("train-iters is not given", "--train-iters 100");
   if (!std::isfinite(o.lr.lr)) add(fmt::format("lr {} is not a number of 0 or more", o.lr.lr), "--lr 1e-4");
   if (o.lr.lr < 0 && o.train_iters > 0) add("lr is not given", "--lr 1e-4");
   if (o.lr.min_lr > o.lr.lr && o.lr.lr >= 0) add(fmt::format("min-lr {} is above lr {}", o.lr.min_lr, o.lr.lr), "a smaller --min-lr");
@@ -127,12 +162,6 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
         o.save_interval > 0 ? fmt::format("--save-retain-interval {}", o.save_interval * 10) : "--save-interval 100");
   if (o.lr.warmup_fraction < 0 || o.lr.warmup_fraction >= 1)
     add(fmt::format("lr-warmup-fraction {} is not in [0, 1)", o.lr.warmup_fraction), "--lr-warmup-fraction 0.01");
-  if (o.lr.decay_style == "WSD" && !o.lr.wsd_decay_iters)
-    add("lr-decay-style WSD needs lr-wsd-decay-iters", "--lr-wsd-decay-iters 1, or --lr-decay-style constant");
-  const std::int64_t decay = o.lr.decay_iters.value_or(o.train_iters);
-  if (o.train_iters > 0 && o.lr.warmup_iters >= decay && o.lr.warmup_iters > 0)
-    add(fmt::format("lr-warmup-iters {} is not below lr-decay-iters {}", o.lr.warmup_iters, decay),
-        fmt::format("--lr-warmup-iters {}", decay - 1));
   if (o.adam.beta1 < 0 || o.adam.beta1 >= 1 || o.adam.beta2 < 0 || o.adam.beta2 >= 1)
     add("adam betas must be in [0, 1)", "--adam-beta1 0.9 --adam-beta2 0.999");
   for (double d : {o.model.attention_dropout, o.model.hidden_dropout})
@@ -155,26 +184,6 @@ bool nothing_to_load(const TrainingOptions& o) {
   if (o.load.empty()) return true;
   if (!o.load_if_present) return false;
   return !std::filesystem::exists(o.load) || (!read_tracker(o.load) && list_iterations(o.load).empty());
-}
-
-LrSchedule lr_schedule_of(const TrainingOptions& o) {
-  const std::int64_t gbs = o.batch.global_batch, decay_iters = o.lr.decay_iters.value_or(o.train_iters);
-  LrSchedule s;
-  s.max_lr = std::max(0.0, o.lr.lr);
-  s.min_lr = o.lr.min_lr;
-  s.warmup_init = o.lr.warmup_init;
-  s.decay_samples = std::max<std::int64_t>(1, decay_iters * gbs);
-  s.warmup_samples = o.lr.warmup_fraction > 0
-                         ? static_cast<std::int64_t>(o.lr.warmup_fraction * static_cast<double>(s.decay_samples))
-                         : o.lr.warmup_iters * gbs;
-  s.wsd_decay_samples = o.lr.wsd_decay_iters.value_or(0) * gbs;
-  s.style = parse_lr_style(o.lr.decay_style);
-  s.wsd_style = parse_wsd_style(o.lr.wsd_decay_style);
-  s.start_weight_decay = o.lr.start_weight_decay.value_or(o.lr.weight_decay);
-  s.end_weight_decay = o.lr.end_weight_decay.value_or(o.lr.weight_decay);
-  s.weight_decay_samples = o.train_iters * gbs;
-  s.weight_decay_style = parse_weight_decay_style(o.lr.weight_decay_incr_style);
-  return s;
 }
 
 ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
@@ -217,6 +226,8 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   if (const bool split_is_wrong = problems.size() > before_split; split_is_wrong)
     p.stage_layers = nearly_even_split(model.num_layers(), std::max(1, p.pp) * std::max(1, p.vpp));
   for (auto& more : validate(model, p, o.batch, limits, int{o.bf16} + int{o.fp16})) problems.push_back(std::move(more));
+  complete_run_length(o, problems);
+  if (o.check_for_nan) o.non_finite_limit = 1;
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   p.recompute = recompute_spec_of(o, problems);
   if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
@@ -230,6 +241,7 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
     problems.push_back({"overlap-param-gather without overlap-grad-reduce", "--overlap-grad-reduce"});
   require_valid(problems);
   check_schedule(o);
+  check_ramp(o);
   return o;
 }
 

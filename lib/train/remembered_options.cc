@@ -7,7 +7,10 @@ namespace mt {
 Json remembered_options(const TrainingOptions& o) {
   Json j{{"seq-length", o.batch.seq_length},
          {"global-batch-size", o.batch.global_batch},
+         {"rampup-batch-size", o.rampup_batch_size},
+         {"mean-of-means-loss", o.mean_of_means_loss},
          {"mock-data", o.data.mock_data},
+         {"train-data-path", o.data.train_path},
          {"data-path", o.data.data_path},
          {"split", o.data.split},
          {"eod-mask-loss", o.data.eod_mask_loss},

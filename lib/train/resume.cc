@@ -70,6 +70,9 @@ void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::stri
   run.at.consumed_valid_samples = json_field<std::int64_t>(t, "consumed_valid_samples", where);
   run.at.schedule_samples = json_field<std::int64_t>(t, "schedule_samples", where);
   run.at.skipped = json_field<std::int64_t>(t, "skipped_steps", where);
+  run.at.skipped_samples = t.value("skipped_samples", std::int64_t{0});
+  run.at.largest_early_loss = t.value("largest_early_loss", 0.0);
+  run.at.early_losses = t.value("early_losses", std::int64_t{0});
   if (what_to_load(run.options) == LoadWhat::everything)
     run.optimizer->set_num_steps(json_field<std::int64_t>(t, "optimizer_steps", where));
   if (t.contains("loss_scaler")) run.loss_scaler.restore(run.stream, t["loss_scaler"], where);

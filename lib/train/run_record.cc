@@ -38,6 +38,7 @@ std::filesystem::path metrics_path(const TrainingOptions& o) {
 std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_step_s, double mean_loss) {
   std::string s = fmt::format(" [{}] iteration {:8d}/{:8d} | consumed samples: {:12d} |", local_time_text(), r.iteration,
                               train_iters, r.consumed_samples);
+  if (r.skipped_samples > 0) s += fmt::format(" skipped samples: {:12d} |", r.skipped_samples);
   s += fmt::format(" elapsed time per iteration (ms): {:.1f} |", mean_step_s * 1e3);
   s += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.3f} |", r.tflops);
   s += fmt::format(" learning rate: {:.6E} | global batch size: {:5d} |", r.learning_rate, r.global_batch);
@@ -93,8 +94,10 @@ void RunReporter::step(const StepReport& r) {
          {"loss", r.loss},            {"grad_norm", r.grad_norm},         {"learning_rate", r.learning_rate},
          {"step_s", r.step_s},        {"tokens_per_s", r.tokens_per_s},   {"tflops", r.tflops},
          {"mfu", r.mfu}};
+  e["global_batch_size"] = r.global_batch;
   if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
+  if (r.spike) e["spike"] = true;
   record(std::move(e));
   interval_s_ += r.step_s;
   ++interval_steps_;
@@ -112,6 +115,11 @@ void RunReporter::step(const StepReport& r) {
   std::fflush(stdout);
   interval_s_ = interval_loss_ = 0;
   interval_steps_ = interval_losses_ = 0;
+}
+
+void RunReporter::skipped(std::int64_t iteration, std::int64_t consumed_samples, std::int64_t global_batch) {
+  record({{"event", "step"}, {"iteration", iteration}, {"consumed_samples", consumed_samples},
+          {"global_batch_size", global_batch}, {"skipped", true}, {"skipped_samples", global_batch}});
 }
 
 void RunReporter::checkpoint(const std::string& path, const SavedIteration& saved) {

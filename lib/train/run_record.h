@@ -24,6 +24,8 @@ struct StepReport {
   double tokens_per_s = 0, tflops = 0, mfu = 0;  // tflops: TFLOP/s a rank, causal reading; mfu: share of the peak
   double loss_scale = 1;
   bool skipped = false;                          // non-finite: nothing was updated
+  bool spike = false;
+  std::int64_t skipped_samples = 0;              // read over by --iterations-to-skip, so far
   std::int64_t skipped_so_far = 0;
 };
 
@@ -43,6 +45,8 @@ class RunReporter {
 
   void start(const Json& layout);
   void step(const StepReport& report);  // prints on the log interval, records always
+  // An iteration that was read over: a step event without numbers.
+  void skipped(std::int64_t iteration, std::int64_t consumed_samples, std::int64_t global_batch);
   void checkpoint(const std::string& path, const SavedIteration& saved);
   void evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens);
   void end(const std::string& status);

@@ -1,11 +1,11 @@
 #pragma once
-// The wish to stop: SIGTERM or SIGINT to any rank, agreed on by all at the end of a step.
+// The wish to stop: SIGTERM, SIGINT or SIGUSR1 to any rank, agreed on by all at the end of a step.
 //
 // Code: train/stop_request.cc. Tests: tests/train/.
 
 namespace mt {
 
-// Catches TERM and INT while alive; the old handlers come back after. One a process is enough for all its ranks.
+// Catches TERM, INT and USR1 (batch systems send it ahead of a limit) while alive; the old handlers come back after. One a process is enough for all its ranks.
 class StopRequest {
  public:
   StopRequest();

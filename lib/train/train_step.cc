@@ -1,5 +1,8 @@
 #include "train/train_step.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "base/log.h"
 
@@ -34,12 +37,12 @@ namespace {
 
 // The learning rate's clock moves with steps that changed weights; others are counted. An overflow that a smaller loss
 // scale may cure is no step towards giving up.
-void note_outcome(TrainingRun& run, bool skipped) {
+void note_outcome(TrainingRun& run, std::int64_t global_batch, bool skipped) {
   auto& at = run.at;
-  at.consumed_samples += run.options.batch.global_batch;
+  at.consumed_samples += global_batch;
   const bool curable = run.loss_scaler.update(run.stream, !skipped);
   if (!skipped) {
-    at.schedule_samples += run.options.batch.global_batch;
+    at.schedule_samples += global_batch;
     at.skipped_in_a_row = 0;
     return;
   }
@@ -52,7 +55,7 @@ void note_outcome(TrainingRun& run, bool skipped) {
   }
   ++at.skipped_in_a_row;
   if (run.speaks())
-    log::warn("iteration {}: gradients are not finite, the step is skipped ({} in a row, limit {})", at.iteration,
+    log::warn("iteration {}: loss or gradients are not finite, the step is skipped ({} in a row, limit {})", at.iteration,
               at.skipped_in_a_row, run.options.non_finite_limit);
 }
 
@@ -60,13 +63,51 @@ void report_step(TrainingRun& run, StepReport r) {
   const auto& batch = run.options.batch;
   r.iteration = run.at.iteration;
   r.consumed_samples = run.at.consumed_samples;
-  r.global_batch = batch.global_batch;
-  r.tokens_per_s = static_cast<double>(batch.global_batch) * batch.seq_length / r.step_s;
-  const double flop_per_s = run.step_flop / r.step_s / run.world.size();
+  r.skipped_samples = run.at.skipped_samples;
+  r.tokens_per_s = static_cast<double>(r.global_batch) * batch.seq_length / r.step_s;
+  const double share = static_cast<double>(r.global_batch) / batch.global_batch;
+  const double flop_per_s = run.step_flop * share / r.step_s / run.world.size();
   r.tflops = flop_per_s * 1e-12;
   r.mfu = run.peak_flop_per_s > 0 ? flop_per_s / run.peak_flop_per_s : 0;
   r.skipped_so_far = run.at.skipped;
   run.report->step(r);
+}
+
+// Megatron's rule: a loss of ten times the largest of the first hundred is a spike. It is told, not undone.
+bool is_spike(TrainingRun& run, double loss) {
+  constexpr std::int64_t kEarlyLosses = 100;
+  constexpr double kSpike = 10;
+  auto& at = run.at;
+  if (!run.options.check_for_spiky_loss || !std::isfinite(loss)) return false;
+  const bool spike = at.early_losses >= kEarlyLosses && loss >= kSpike * at.largest_early_loss;
+  if (at.early_losses < kEarlyLosses) {
+    at.largest_early_loss = std::max(at.largest_early_loss, loss);
+    ++at.early_losses;
+  }
+  if (spike && run.speaks())
+    log::warn("iteration {}: the loss {} is {:.0f} times the largest of the run's first {} steps", at.iteration, loss,
+              loss / at.largest_early_loss, kEarlyLosses);
+  return spike;
+}
+
+// The step is not taken; its samples are read over.
+void skip_step(TrainingRun& run, std::int64_t global_batch) {
+  run.at.consumed_samples += global_batch;
+  run.at.skipped_samples += global_batch;
+  if (run.speaks())
+    log::info("iteration {}: skipped, as --iterations-to-skip says; {} samples are read over", run.at.iteration,
+              global_batch);
+  if (run.report) run.report->skipped(run.at.iteration, run.at.consumed_samples, global_batch);
+}
+
+// Each micro-batch's mask such that its tokens' weights sum to its share, 1 / (micro-batches · dp): Megatron's default.
+std::vector<HostBatch> weighted_by_micro_batch(std::vector<HostBatch> batches, int dp) {
+  const double share = 1.0 / (static_cast<double>(batches.size()) * dp);
+  for (auto& b : batches) {
+    const auto weight = static_cast<float>(share / std::max(1.0, b.unmasked()));
+    for (auto& m : b.mask) m *= weight;
+  }
+  return batches;
 }
 
 }  // namespace
@@ -74,28 +115,41 @@ void report_step(TrainingRun& run, StepReport r) {
 void train_step(TrainingRun& run) {
   const auto start = Clock::now();
   auto& at = run.at;
+  const auto& o = run.options;
   ++at.iteration;
+  const int global_batch = o.batch_schedule.at(at.consumed_samples);
+  if (std::find(o.iterations_to_skip.begin(), o.iterations_to_skip.end(), at.iteration) != o.iterations_to_skip.end())
+    return skip_step(run, global_batch);
   run.phase("batch");
-  const auto batches = run.data.train->step(at.consumed_samples, run.options.parallel.dp, run.groups.coordinate.dp);
+  const auto batches =
+      run.data.train->step(at.consumed_samples, global_batch, o.parallel.dp, run.groups.coordinate.dp);
   const double count = global_sum(run, unmasked(batches));
   if (count <= 0)
     throw Error(Code::data, fmt::format("no token of the batch at iteration {} has a loss", at.iteration), "",
                 "look at --eod-mask-loss and the data");
   run.store->zero_grads(run.stream);
   run.phase("forward-backward");
-  const auto losses = run.executor->run_lane(run.lane, batches, 1 / count, {});
+  const Lane& lane = run.lane(global_batch);
+  const auto losses = o.mean_of_means_loss
+                          ? run.executor->run_lane(lane, weighted_by_micro_batch(batches, o.parallel.dp), 1, {})
+                          : run.executor->run_lane(lane, batches, 1 / count, {});
   if (run.hooks.after_backward) run.hooks.after_backward(at.iteration, *run.store);
   StepReport report;
+  report.global_batch = global_batch;
   report.loss = loss_sum(run, masked_sum(batches, losses)) / count;
   run.phase("optimizer");
   report.learning_rate = run.lr.learning_rate(at.schedule_samples);
   report.loss_scale = run.loss_scaler.scale();
-  const auto result = run.optimizer->step(run.stream, run.groups, report.learning_rate,
-                                          run.lr.weight_decay(at.schedule_samples), report.loss_scale);
+  // The loss is the same on all ranks, so all skip the update together.
+  const auto result = std::isfinite(report.loss)
+                          ? run.optimizer->step(run.stream, run.groups, report.learning_rate,
+                                                run.lr.weight_decay(at.schedule_samples), report.loss_scale)
+                          : Optimizer::StepResult{NAN, true};
   run.stream.synchronize();
   report.grad_norm = result.grad_norm;
   report.skipped = result.skipped;
-  note_outcome(run, result.skipped);
+  report.spike = is_spike(run, report.loss);
+  note_outcome(run, global_batch, result.skipped);
   if (run.hooks.after_step) run.hooks.after_step(at.iteration, report.loss, report.grad_norm);
   report.step_s = seconds_since(start);
   if (run.report) report_step(run, report);

@@ -44,6 +44,7 @@ int run_loop(TrainingRun& run) {
   if (run.report) announce(run);
   int code = 0;
   bool leave = false;
+  const bool trained = at.iteration < o.train_iters;
   while (!leave && at.iteration < o.train_iters) {
     train_step(run);
     follow_save(run);
@@ -55,6 +56,11 @@ int run_loop(TrainingRun& run) {
         is_multiple(at.iteration, o.save_interval))
       save_checkpoint(run);
     leave = code != 0 || is_multiple(at.iteration, o.exit_interval);
+  }
+  // As Megatron: at the end of training the test set is scored, and validation once more where it was not just done.
+  if (code == 0 && !leave && trained) {
+    if (o.eval_interval > 0 && at.iteration % o.eval_interval != 0) validate_now(run);
+    test_now(run);
   }
   const bool good = code != static_cast<int>(Code::non_finite_limit);
   if (good && !o.save.empty() && run.saved_iteration != at.iteration) save_checkpoint(run);

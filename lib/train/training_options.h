@@ -13,11 +13,13 @@
 #include "layout/pipeline_split.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "train/batch_schedule.h"
 
 namespace mt {
 
 struct DataOptions {
   std::vector<std::string> data_path;
+  std::vector<std::string> train_path, valid_path, test_path;  // a blend for each set, instead of data_path and split
   std::string split = "969,30,1";
   bool mock_data = false;
   std::optional<std::int64_t> vocab_size;  // else the tokenizer's, else what the token file's sidecar says
@@ -31,7 +33,9 @@ struct LrOptions {
   std::string decay_style = "linear", wsd_decay_style = "exponential";
   std::optional<std::int64_t> decay_iters, wsd_decay_iters;
   std::int64_t warmup_iters = 0;
-  double warmup_fraction = 0;  // of the decay length; 0: warmup_iters counts
+  std::optional<std::int64_t> decay_samples, wsd_decay_samples;  // with train_samples, instead of the three above
+  std::int64_t warmup_samples = 0;
+  double warmup_fraction = 0;  // of the decay length; 0: the warm-up above counts
   double weight_decay = 0.01;
   std::optional<double> start_weight_decay, end_weight_decay;
   std::string weight_decay_incr_style = "constant";
@@ -65,8 +69,17 @@ struct TrainingOptions {
   LossScaleOptions loss_scale;
   std::uint64_t seed = 1234;
 
-  std::int64_t train_iters = -1;  // required
+  std::int64_t train_iters = -1;               // required, or:
+  std::optional<std::int64_t> train_samples;  // complete_options makes train_iters of it
+  std::vector<std::int64_t> rampup_batch_size;  // start, increment, samples; empty: one size throughout
+  BatchSchedule batch_schedule;                 // made by complete_options
+  std::vector<std::int64_t> iterations_to_skip;  // their samples are read over, nothing is trained
+  bool mean_of_means_loss = false;  // the mean over micro-batches of each one's mean over tokens
+  bool check_for_nan = false;       // the first non-finite step ends the run
+  bool check_for_spiky_loss = false;
   std::int64_t eval_iters = 100, eval_interval = 0;
+  bool full_validation = false, multiple_validation_sets = false;
+  std::vector<std::string> validation_set_names;
   std::int64_t log_interval = 100;
   std::int64_t non_finite_limit = 10;  // steps skipped in a row before the run gives up
   double exit_duration_min = 0;        // leave after so many minutes; 0: never

@@ -79,6 +79,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   }
   if (!specs.empty()) require_memory(*this, here);
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
+  if (speaks())
+    for (const auto& notice : data.notices) log::warn("{}", notice);
   groups = make_groups(world, placement, kv_heads_of(model));
   stream.set_poll([this] { world.progress(); });
   build(specs);
@@ -91,6 +93,24 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   step_flop = step_flops(model, o.parallel, o.batch).causal;
   if (o.train_iters > at.iteration) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);
+}
+
+const Lane& TrainingRun::lane(int global_batch) const {
+  BatchSpec batch = options.batch;
+  batch.global_batch = global_batch;
+  return lanes.at(batch.num_micro_batches(options.parallel));
+}
+
+int TrainingRun::make_lanes() {
+  int buffers = 0;
+  for (int size : options.batch_schedule.sizes()) {
+    TrainingOptions o = options;
+    o.batch.global_batch = size;
+    RankWork work = work_of(o, groups.coordinate.pp);
+    lanes[o.batch.num_micro_batches(o.parallel)] = std::move(work.lane);
+    buffers = std::max(buffers, work.gradient_buffers);
+  }
+  return buffers;
 }
 
 // Parameters, optimizer state, sub-layers, and the executor with its arenas.
@@ -106,12 +126,11 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
     chunks.push_back(std::make_unique<Model>(model, o.batch, groups, *store, c, device));
     models.push_back(chunks.back().get());
   }
-  RankWork work = work_of(o, groups.coordinate.pp);
-  lane = std::move(work.lane);
-  const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(), lane);
+  const int buffers = make_lanes();
+  const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(), lane(o.batch.global_batch));
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
-                    work.gradient_buffers, loss_scaler.on_device()},
+                    buffers, loss_scaler.on_device()},
       models, o.batch, device);
 }
 

@@ -5,6 +5,7 @@
 // Code: train/training_run.cc. Tests: through tests/train/.
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "engine/async_save.h"
 #include "engine/executor.h"
 #include "optim/optimizer.h"
-#include "train/batch_source.h"
+#include "train/run_data.h"
 #include "train/run_record.h"
 #include "train/trainer.h"
 
@@ -29,6 +30,9 @@ struct Position {
   std::int64_t iteration = 0, consumed_samples = 0, consumed_valid_samples = 0;
   std::int64_t schedule_samples = 0;  // samples of successful steps: the clock of the learning rate
   std::int64_t skipped = 0, skipped_in_a_row = 0;
+  std::int64_t skipped_samples = 0;  // read over by --iterations-to-skip
+  double largest_early_loss = 0;     // of the first kEarlyLosses steps: what a spike is measured by
+  std::int64_t early_losses = 0;
 };
 
 struct TrainingRun {
@@ -37,6 +41,8 @@ struct TrainingRun {
   TrainingRun(Communicator& world, TrainingOptions options, const TrainerHooks& hooks);
 
   DType compute() const { return options.compute(); }
+  // This rank's lane for a global batch of one of the batch schedule's sizes.
+  const Lane& lane(int global_batch) const;
   bool speaks() const { return world.rank() == 0; }
   void phase(const char* name) const {
     if (hooks.on_phase) hooks.on_phase(name, at.iteration);
@@ -57,7 +63,7 @@ struct TrainingRun {
   LossScaler loss_scaler;
   std::vector<std::unique_ptr<Model>> chunks;
   std::unique_ptr<Executor> executor;
-  Lane lane;
+  std::map<int, Lane> lanes;  // by number of micro-batches
   std::unique_ptr<RunReporter> report;  // rank 0 alone
   std::optional<SaveLock> save_lock;    // rank 0 alone
   std::unique_ptr<AsyncSaver> async_saver;  // with async_save; after the lock, so that it ends its writing before
@@ -67,6 +73,7 @@ struct TrainingRun {
 
  private:
   void build(const std::vector<ParamSpec>& specs);
+  int make_lanes();  // gives the gradient buffers they need
 };
 
 }  // namespace mt

@@ -5,7 +5,7 @@ tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --
   --vocab-size 257 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --registry none)
 
 # All clashes of a configuration at once, each with its two numbers and a neighbour; no device, no MPI, no file.
-expect 3 "8 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
+expect 3 "7 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
   --num-attention-heads 12 --seq-length 1001 --max-position-embeddings 1001 --sequence-parallel --mock-data --vocab-size 1000 \
   --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10 --lr 1e-3
 for words in \
@@ -71,6 +71,12 @@ expect 0 "--min-lr does nothing with --lr-decay-style constant" mt-train --dry-r
   --min-lr 1e-4
 expect 0 "--quiet does nothing beside --verbose" mt-train --dry-run "${tiny[@]}" --quiet --verbose
 expect 0 "--split does nothing with --mock-data" mt-train --dry-run "${tiny[@]}" --split 1
+
+# A growing batch, in the log and in what iterations mean.
+expect 0 "--rampup-batch-size: lengths in iterations are counted through the growing batch, so --train-iters 6 are 19 samples" \
+  mt-train "${tiny[@]}" --train-iters 6 --rampup-batch-size 2 1 6 --log-interval 1 --metrics-file ramp.jsonl
+[ "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' out.txt | tr '\n' ' ')" = "2 2 3 4 4 4 " ] || fail "$(cat out.txt)"
+expect 3 "train-iters and train-samples exclude each other" mt-train "${tiny[@]}" --train-samples 8
 
 # A named checkpoint that is not there: one message, nothing written, on every rank.
 expect 5 "no such checkpoint directory: nowhere" mt-train "${tiny[@]}" --load nowhere --save new --local-ranks 2

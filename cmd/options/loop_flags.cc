@@ -1,0 +1,34 @@
+#include "options/training_flags.h"
+
+namespace mt::options {
+
+// How long, in what portions, what is done about bad steps, and what is scored on the way.
+void add_loop(OptionTable& t, TrainingOptions& o) {
+  t.group("Batch and length");
+  t.add("train-samples", o.train_samples, "N", "length of the run in samples, instead of train-iters", "samples")
+      .at_least(0);
+  t.add("rampup-batch-size", o.rampup_batch_size, "N", "START INCREMENT SAMPLES: the global batch grows to its size",
+        "samples");
+  t.add("iterations-to-skip", o.iterations_to_skip, "N", "steps whose samples are read over", "steps").at_least(1);
+  t.group("Optimizer");
+  t.add("lr-decay-samples", o.lr.decay_samples, "N", "length of the decay, with train-samples; default that", "samples")
+      .at_least(1);
+  t.add("lr-wsd-decay-samples", o.lr.wsd_decay_samples, "N", "length of the last part of WSD", "samples").at_least(1);
+  t.add("lr-warmup-samples", o.lr.warmup_samples, "N", "linear warm-up, with train-samples", "samples").at_least(0);
+  t.add("mean-of-means-loss", o.mean_of_means_loss, "",
+        "weigh micro-batches alike, whatever tokens they have, as Megatron does by default");
+  t.add("check-for-nan-in-loss-and-grad", o.check_for_nan, "",
+        "leave (status 40) at the first loss or gradient that is not finite");
+  t.add("check-for-spiky-loss", o.check_for_spiky_loss, "", "tell of losses ten times those of the beginning");
+  t.group("Data");
+  t.add("train-data-path", o.data.train_path, "PREFIX", "token files of the training set, instead of data-path");
+  t.add("valid-data-path", o.data.valid_path, "PREFIX", "of the validation set");
+  t.add("test-data-path", o.data.test_path, "PREFIX", "of the test set");
+  t.group("Validation");
+  t.add("full-validation", o.full_validation, "", "score each validation set whole, not eval-iters batches");
+  t.add("multiple-validation-sets", o.multiple_validation_sets, "",
+        "every file of valid-data-path is a set with its own loss; needs full-validation");
+  t.add("validation-set-names", o.validation_set_names, "NAME", "their names; default those of the files");
+}
+
+}  // namespace mt::options

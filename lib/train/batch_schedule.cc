@@ -1,0 +1,84 @@
+#include "train/batch_schedule.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace mt {
+
+std::string BatchSchedule::ramp_up_problem(const std::vector<std::int64_t>& w, int full) {
+  if (w.size() != 3) return fmt::format("rampup-batch-size wants START INCREMENT SAMPLES, found {} numbers", w.size());
+  if (w[0] < 1 || w[1] < 1 || w[2] < 0)
+    return fmt::format("rampup-batch-size {} {} {}: start and increment must be 1 or more, samples 0 or more", w[0], w[1],
+                       w[2]);
+  if (w[0] > full) return fmt::format("rampup-batch-size starts at {}, above global-batch-size {}", w[0], full);
+  if ((full - w[0]) % w[1] != 0)
+    return fmt::format("rampup-batch-size: from {} to global-batch-size {} is no multiple of the increment {}", w[0], full,
+                       w[1]);
+  return "";
+}
+
+BatchSchedule BatchSchedule::ramp_up(const std::vector<std::int64_t>& w, int full) {
+  MT_CHECK(ramp_up_problem(w, full).empty(), "{}", ramp_up_problem(w, full));
+  BatchSchedule s(static_cast<int>(w[0]));
+  const std::int64_t increments = (full - w[0]) / w[1];
+  if (increments == 0 || w[2] == 0) return BatchSchedule(full);
+  const double each = static_cast<double>(w[2]) / static_cast<double>(increments);
+  for (std::int64_t k = 1; k <= increments; ++k) {
+    // The first sample count whose quotient by `each`, in double as Megatron divides, is k or more.
+    auto from = static_cast<std::int64_t>(static_cast<double>(k) * each);
+    while (static_cast<double>(from) / each >= static_cast<double>(k) && from > 0) --from;
+    while (static_cast<double>(from) / each < static_cast<double>(k)) ++from;
+    s.parts_.push_back({from, static_cast<int>(w[0] + k * w[1])});
+  }
+  return s;
+}
+
+int BatchSchedule::at(std::int64_t consumed) const {
+  int batch = parts_.front().batch;
+  for (const auto& part : parts_)
+    if (consumed >= part.from) batch = part.batch;
+  return batch;
+}
+
+namespace {
+
+constexpr std::int64_t kNoEnd = INT64_MAX;
+
+}  // namespace
+
+std::int64_t BatchSchedule::samples_after(std::int64_t iterations) const {
+  std::int64_t consumed = 0;
+  for (std::size_t i = 0; i < parts_.size() && iterations > 0; ++i) {
+    const std::int64_t end = i + 1 < parts_.size() ? parts_[i + 1].from : kNoEnd, batch = parts_[i].batch;
+    if (consumed >= end) continue;
+    const std::int64_t here = end == kNoEnd ? iterations : std::min(iterations, (end - consumed + batch - 1) / batch);
+    consumed += here * batch;
+    iterations -= here;
+  }
+  return consumed;
+}
+
+std::int64_t BatchSchedule::iterations_within(std::int64_t samples) const {
+  std::int64_t consumed = 0, iterations = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const std::int64_t end = i + 1 < parts_.size() ? parts_[i + 1].from : kNoEnd, batch = parts_[i].batch;
+    if (consumed >= end) continue;
+    const std::int64_t fit = (samples - consumed) / batch;
+    const std::int64_t here = end == kNoEnd ? fit : std::min(fit, (end - consumed + batch - 1) / batch);
+    consumed += here * batch;
+    iterations += here;
+    if (here == fit && end != kNoEnd && consumed < end) break;
+  }
+  return iterations;
+}
+
+std::vector<int> BatchSchedule::sizes() const {
+  std::vector<int> all;
+  for (const auto& part : parts_) all.push_back(part.batch);
+  return all;
+}
+
+}  // namespace mt

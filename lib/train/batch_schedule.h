@@ -1,0 +1,39 @@
+#pragma once
+// The global batch size as a function of consumed samples, and the iterations and samples that follow from it.
+//
+// Ramp-up is Megatron's rule up to core 0.15: with n = (full − start) / increment, the batch grows by `increment` every
+// ramp_samples / n samples. A step's batch is decided by the samples consumed before it.
+// Code: train/batch_schedule.cc. Tests: tests/train/batch_schedule_test.cc.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mt {
+
+class BatchSchedule {
+ public:
+  BatchSchedule() = default;
+  explicit BatchSchedule(int batch) : parts_{{0, batch}} {}
+  // START INCREMENT SAMPLES.   needs  ramp_up_problem is empty
+  static BatchSchedule ramp_up(const std::vector<std::int64_t>& words, int full);
+  // Why these words and the full batch make no ramp, or empty.
+  static std::string ramp_up_problem(const std::vector<std::int64_t>& words, int full);
+
+  int at(std::int64_t consumed_samples) const;
+  // Samples consumed after so many steps from the beginning of a run.
+  std::int64_t samples_after(std::int64_t iterations) const;
+  // Whole steps that so many samples are enough for.
+  std::int64_t iterations_within(std::int64_t samples) const;
+  // Every size there is, ascending.
+  std::vector<int> sizes() const;
+
+ private:
+  struct Part {
+    std::int64_t from;  // samples
+    int batch;
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace mt

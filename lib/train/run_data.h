@@ -1,0 +1,41 @@
+#pragma once
+// The data of a run: training, validation and test sets out of token files or made-up samples.
+//
+//   full pass  every sample of a set once; the last batch is filled with samples that count nothing
+// Code: train/run_data.cc. Tests: tests/train/validation_test.cc, tests/cli/mt-train.sh.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/blend.h"
+#include "train/batch_source.h"
+#include "train/training_options.h"
+
+namespace mt {
+
+// The data of a run: its sets, and what is known about the vocabulary.
+struct RunData {
+  struct Set {
+    std::string name;
+    std::unique_ptr<BatchSource> batches;
+    std::int64_t samples = 0;  // of a full pass; 0: no end
+  };
+  std::vector<std::unique_ptr<data::Splits>> files;  // the sets read from these
+  std::unique_ptr<BatchSource> train;
+  std::vector<Set> valid;   // may be empty
+  std::optional<Set> test;  // scored once, at the end
+  std::vector<std::string> notices;
+  std::string tokenizer_fingerprint;
+};
+
+// The true vocabulary size: --vocab-size, else the tokenizer's, else the token files' sidecar.
+//   fails  Error{config} when nothing says it, naming the three ways; when two disagree
+std::int64_t vocab_size_of(const DataOptions& options);
+// Open token files (or mock data).
+//   fails  as data::build_splits; Error{config} when there is no data path. Fetching: Error{data} for an id that the
+//          vocabulary does not have
+RunData open_data(const TrainingOptions& options, std::int64_t vocab_size);
+
+}  // namespace mt

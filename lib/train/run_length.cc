@@ -1,0 +1,112 @@
+#include "train/run_length.h"
+
+#include <algorithm>
+
+#include "train/trainer.h"
+
+namespace mt {
+
+namespace {
+
+using Problems = std::vector<Problem>;
+
+void fill_batch_schedule(TrainingOptions& o, Problems& problems) {
+  o.batch_schedule = BatchSchedule(std::max(1, o.batch.global_batch));
+  if (o.rampup_batch_size.empty()) return;
+  if (const auto text = BatchSchedule::ramp_up_problem(o.rampup_batch_size, o.batch.global_batch); !text.empty()) {
+    problems.push_back({text, "--rampup-batch-size 32 32 1000000"});
+    return;
+  }
+  o.batch_schedule = BatchSchedule::ramp_up(o.rampup_batch_size, o.batch.global_batch);
+  const int unit = std::max(1, o.batch.micro_batch) * std::max(1, o.parallel.dp);
+  for (int size : o.batch_schedule.sizes()) {
+    if (size % unit == 0) continue;
+    problems.push_back({fmt::format("rampup-batch-size passes {}, not divisible by micro-batch-size·data-parallel-size {}",
+                                    size, unit),
+                        fmt::format("start and increment in multiples of {}", unit)});
+    return;
+  }
+}
+
+// In steps or in samples, not both; as in Megatron.
+void check_units(const TrainingOptions& o, Problems& problems) {
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  if (o.train_samples && o.train_iters >= 0) add("train-iters and train-samples exclude each other", "one of them");
+  if (!o.train_samples && o.train_iters < 0) add("train-iters is not given", "--train-iters 100, or --train-samples");
+  const std::pair<const char*, bool> by_iters[] = {{"lr-decay-iters", o.lr.decay_iters.has_value()},
+                                                   {"lr-wsd-decay-iters", o.lr.wsd_decay_iters.has_value()},
+                                                   {"lr-warmup-iters", o.lr.warmup_iters > 0}};
+  const std::pair<const char*, bool> by_samples[] = {{"lr-decay-samples", o.lr.decay_samples.has_value()},
+                                                     {"lr-wsd-decay-samples", o.lr.wsd_decay_samples.has_value()},
+                                                     {"lr-warmup-samples", o.lr.warmup_samples > 0}};
+  for (int i = 0; i < 3; ++i) {
+    if (o.train_samples && by_iters[i].second)
+      add(fmt::format("{} with train-samples", by_iters[i].first), fmt::format("--{}", by_samples[i].first));
+    if (!o.train_samples && by_samples[i].second)
+      add(fmt::format("{} with train-iters", by_samples[i].first), fmt::format("--{}", by_iters[i].first));
+  }
+}
+
+void check_curve(const TrainingOptions& o, Problems& problems) {
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  const bool samples = o.train_samples.has_value();
+  const char* unit = samples ? "samples" : "iters";
+  if (o.lr.decay_style == "WSD" && !o.lr.wsd_decay_iters && !o.lr.wsd_decay_samples)
+    add(fmt::format("lr-decay-style WSD needs lr-wsd-decay-{}", unit),
+        fmt::format("--lr-wsd-decay-{} 1, or --lr-decay-style constant", unit));
+  const std::int64_t decay = samples ? o.lr.decay_samples.value_or(*o.train_samples) : o.lr.decay_iters.value_or(o.train_iters);
+  const std::int64_t warm = samples ? o.lr.warmup_samples : o.lr.warmup_iters;
+  const std::int64_t last = (samples ? o.lr.wsd_decay_samples : o.lr.wsd_decay_iters).value_or(0);
+  if (o.train_iters > 0 && warm > 0 && warm >= decay)
+    add(fmt::format("lr-warmup-{} {} is not below lr-decay-{} {}", unit, warm, unit, decay),
+        fmt::format("--lr-warmup-{} {}", unit, decay - 1));
+  if (last > decay)
+    add(fmt::format("lr-wsd-decay-{} {} is more than the decay, {}", unit, last, decay),
+        fmt::format("--lr-wsd-decay-{} {}", unit, decay));
+}
+
+}  // namespace
+
+void complete_run_length(TrainingOptions& o, Problems& problems) {
+  fill_batch_schedule(o, problems);
+  check_units(o, problems);
+  if (o.train_samples && o.train_iters < 0) {
+    o.train_iters = o.batch_schedule.iterations_within(*o.train_samples);
+    const std::int64_t used = o.batch_schedule.samples_after(o.train_iters);
+    if (used < *o.train_samples)
+      o.notices.push_back(fmt::format("--train-samples {}: the last {} do not fill a batch and are not trained",
+                                      *o.train_samples, *o.train_samples - used));
+  } else if (!o.rampup_batch_size.empty() && o.train_iters > 0) {
+    o.notices.push_back(fmt::format(
+        "--rampup-batch-size: lengths in iterations are counted through the growing batch, so --train-iters {} are {} "
+        "samples; Megatron would take {}", o.train_iters, o.batch_schedule.samples_after(o.train_iters),
+        o.train_iters * o.batch.global_batch));
+  }
+  check_curve(o, problems);
+}
+
+LrSchedule lr_schedule_of(const TrainingOptions& o) {
+  const auto samples = [&](std::int64_t iterations) { return o.batch_schedule.samples_after(iterations); };
+  const std::int64_t decay_iters = o.lr.decay_iters.value_or(o.train_iters);
+  LrSchedule s;
+  s.max_lr = std::max(0.0, o.lr.lr);
+  s.min_lr = o.lr.min_lr;
+  s.warmup_init = o.lr.warmup_init;
+  s.decay_samples = o.lr.decay_samples.value_or(o.train_samples.value_or(samples(decay_iters)));
+  s.decay_samples = std::max<std::int64_t>(1, s.decay_samples);
+  s.warmup_samples = o.lr.warmup_samples > 0 ? o.lr.warmup_samples : samples(o.lr.warmup_iters);
+  if (o.lr.warmup_fraction > 0)
+    s.warmup_samples = static_cast<std::int64_t>(o.lr.warmup_fraction * static_cast<double>(s.decay_samples));
+  // The last steps of the decay, whatever their batch.
+  s.wsd_decay_samples = o.lr.wsd_decay_samples.value_or(
+      o.lr.wsd_decay_iters ? s.decay_samples - samples(decay_iters - *o.lr.wsd_decay_iters) : 0);
+  s.style = parse_lr_style(o.lr.decay_style);
+  s.wsd_style = parse_wsd_style(o.lr.wsd_decay_style);
+  s.start_weight_decay = o.lr.start_weight_decay.value_or(o.lr.weight_decay);
+  s.end_weight_decay = o.lr.end_weight_decay.value_or(o.lr.weight_decay);
+  s.weight_decay_samples = o.train_samples.value_or(samples(o.train_iters));
+  s.weight_decay_style = parse_weight_decay_style(o.lr.weight_decay_incr_style);
+  return s;
+}
+
+}  // namespace mt
