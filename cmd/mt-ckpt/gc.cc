@@ -28,7 +28,7 @@ int collect(const Arguments& a, bool json) {
   if (a.retain_interval < 0)
     throw Error(Code::usage, fmt::format("{} is below 0", a.retain_interval), "--save-retain-interval");
   if (!std::filesystem::is_directory(root)) throw Error(Code::io, "no such checkpoint directory", root);
-  const SaveLock lock(root, false);  // what a running job is writing is no garbage
+  const SaveLock lock(root, std::nullopt);  // what a running job is writing is no garbage
   if (!json) cli::row({"act", "reason", "path"});
   std::size_t count = 0;
   for (const auto& dir : collect_garbage(root, a.dry_run)) tell(dir, "unfinished", a, json), ++count;

@@ -32,6 +32,7 @@ class Watcher {
       if (number > 0 && number != SIGCHLD) ::kill(rank_, number);
       int status = 0;
       while (::waitpid(rank_, &status, WNOHANG | WUNTRACED) == rank_) {
+        if (!WIFSTOPPED(status)) page_.forget_name();  // the rank may have died before the ranks did it together
         if (WIFEXITED(status)) return WEXITSTATUS(status);
         if (WIFSIGNALED(status)) return killed(WTERMSIG(status));
         if (WIFSTOPPED(status)) log::line(fmt::format("stopped by signal {} at {}", WSTOPSIG(status), where()));

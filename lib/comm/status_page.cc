@@ -1,8 +1,10 @@
 #include "comm/status_page.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -137,15 +139,30 @@ LaunchedRank launched_rank() {
 
 namespace {
 
-// The launcher's proxy on this host, told apart from an earlier process of the same number by its start time.
-std::string job_name() {
-  const pid_t proxy = ::getppid();
-  std::ifstream file(fmt::format("/proc/{}/stat", proxy));
+// When a process started, in ticks after boot; "0" when there is none.
+std::string start_of(long process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
   std::string field, start = "0";
   for (int i = 0; i < 20 && fields >> field; ++i) start = field;  // field 22 of proc(5): starttime
-  return fmt::format("/mt-{}-{}-{}", ::getuid(), proxy, start);
+  return start;
+}
+
+// The launcher's proxy on this host, told apart from an earlier process of the same number by its start time.
+std::string job_name() { return fmt::format("/mt-{}-{}-{}", ::getuid(), ::getppid(), start_of(::getppid())); }
+
+// Names of jobs that were killed, launcher, watchers and all, before their ranks had met.
+void forget_dead_jobs() {
+  const std::string mine = fmt::format("mt-{}-", ::getuid());
+  std::error_code none;
+  std::filesystem::directory_iterator entry("/dev/shm", none);
+  for (; entry != std::filesystem::directory_iterator(); entry.increment(none)) {
+    const std::string name = entry->path().filename().string();
+    long proxy = 0, start = 0;
+    if (name.rfind(mine, 0) != 0 || std::sscanf(name.c_str() + mine.size(), "%ld-%ld", &proxy, &start) != 2) continue;
+    if (start_of(proxy) != std::to_string(start)) ::shm_unlink(("/" + name).c_str());
+  }
 }
 
 }  // namespace
@@ -154,6 +171,7 @@ std::unique_ptr<StatusPage> StatusPage::open(const LaunchedRank& me) {
   auto page = std::unique_ptr<StatusPage>(new StatusPage);
   page->me_ = me;
   page->bytes_ = 64 + sizeof(StatusSlot) * static_cast<std::size_t>(me.world);
+  forget_dead_jobs();
   page->name_ = job_name();
   void* memory = MAP_FAILED;
   const int fd = ::shm_open(page->name_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);

@@ -73,6 +73,7 @@ class StatusPage {
  public:
   // Opens this job's page on this host, or makes it. Ranks belong together when the same process started them (their
   // launcher's proxy). Where there is no shared memory the page is private to this rank and its watcher.
+  // Names that jobs killed at their start left behind are removed.
   static std::unique_ptr<StatusPage> open(const LaunchedRank& me);
   ~StatusPage();
   StatusPage(const StatusPage&) = delete;

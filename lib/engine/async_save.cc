@@ -1,7 +1,9 @@
 #include "engine/async_save.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 
 #include "base/log.h"
 #include "device/cpu/parallel.h"
@@ -15,24 +17,43 @@ double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock:
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-std::size_t snapshot_bytes(const std::vector<TensorShard>& shards) {
-  std::size_t total = 0;
-  for (const auto& s : shards) total += aligned(s.what.bytes());
-  return total;
+// Where shards lie in a snapshot, and the copies that bring them there: shards that are neighbours in memory stay
+// neighbours, so that a copy is long. A long one goes past the cache, which a short one does not.
+struct SnapshotPlan {
+  struct Run {
+    const std::byte* from;
+    std::size_t at, bytes;
+  };
+  std::vector<std::size_t> at;  // of each shard
+  std::vector<Run> runs;
+  std::size_t bytes = 0;
+};
+
+SnapshotPlan plan_snapshot(const std::vector<TensorShard>& shards) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    if (!shards[i].what.box.empty()) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return std::less<>()(shards[a].bytes, shards[b].bytes); });
+  SnapshotPlan plan;
+  plan.at.resize(shards.size());
+  for (const auto i : order) {
+    const std::byte* from = shards[i].bytes;
+    const std::size_t size = shards[i].what.bytes();
+    auto* run = plan.runs.empty() ? nullptr : &plan.runs.back();
+    if (run && from == run->from + run->bytes) run->bytes += size;
+    else run = &plan.runs.emplace_back(SnapshotPlan::Run{from, aligned(plan.bytes), size});
+    plan.at[i] = run->at + static_cast<std::size_t>(from - run->from);
+    plan.bytes = run->at + run->bytes;
+  }
+  return plan;
 }
 
-// What one thread copies at a time.
-struct CopyBlock {
-  std::byte* to;
-  const std::byte* from;
-  std::size_t bytes;
-};
-constexpr std::size_t kCopyBytes = std::size_t{4} << 20;
+constexpr std::size_t kCopyBytes = std::size_t{64} << 20;  // what one thread copies at a time
 
 }  // namespace
 
 AsyncSaver::AsyncSaver(SaveTarget target, const TrainingState& state)
-    : target_(std::move(target)), state_(state), snapshot_(Device(), snapshot_bytes(shards_to_write(state))) {
+    : target_(std::move(target)), state_(state), snapshot_(Device(), plan_snapshot(shards_to_write(state)).bytes) {
   cpu::parallel_ranges(state_.stream, static_cast<std::int64_t>(snapshot_.size()), kCopyBytes,
                        [&](std::int64_t begin, std::int64_t end) {
                          std::memset(snapshot_.data() + begin, 0, static_cast<std::size_t>(end - begin));
@@ -56,20 +77,18 @@ void AsyncSaver::run(const std::function<void()>& act) {
   });
 }
 
-void AsyncSaver::copy_state(const std::vector<TensorShard>& shards) {
-  std::vector<CopyBlock> blocks;
-  std::byte* to = snapshot_.data();
-  shards_ = shards;
-  for (auto& s : shards_) {
-    for (std::size_t at = 0; at < s.what.bytes(); at += kCopyBytes)
-      blocks.push_back({to + at, s.bytes + at, std::min<std::size_t>(kCopyBytes, s.what.bytes() - at)});
-    s.bytes = to;
-    to += aligned(s.what.bytes());
-  }
-  MT_CHECK(to == snapshot_.data() + snapshot_.size(), "the snapshot is {} bytes", snapshot_.size());
-  cpu::parallel_blocks(state_.stream, static_cast<std::int64_t>(blocks.size()), [&](std::int64_t i) {
-    const auto& b = blocks[static_cast<std::size_t>(i)];
-    std::memcpy(b.to, b.from, b.bytes);
+void AsyncSaver::copy_state() {
+  shards_ = shards_to_write(state_);
+  const auto plan = plan_snapshot(shards_);
+  MT_CHECK(plan.bytes == snapshot_.size(), "{} bytes, the snapshot has {}", plan.bytes, snapshot_.size());
+  for (std::size_t i = 0; i < shards_.size(); ++i) shards_[i].bytes = snapshot_.data() + plan.at[i];
+  std::vector<SnapshotPlan::Run> parts;
+  for (const auto& r : plan.runs)
+    for (std::size_t done = 0; done < r.bytes; done += kCopyBytes)
+      parts.push_back({r.from + done, r.at + done, std::min(kCopyBytes, r.bytes - done)});
+  cpu::parallel_blocks(state_.stream, static_cast<std::int64_t>(parts.size()), [&](std::int64_t i) {
+    const auto& p = parts[static_cast<std::size_t>(i)];
+    std::memcpy(snapshot_.data() + p.at, p.from, p.bytes);
   });
 }
 
@@ -82,7 +101,7 @@ void AsyncSaver::start(const CheckpointMeta& meta) {
   together({target_.root, meta.iteration, state_.stream, world}, [&] {
     if (world.rank() == 0) begin_save(target_.root, meta.iteration);
   });
-  copy_state(shards_to_write(state_));
+  copy_state();
   phase_ = Phase::writing;
   run([this, rank = world.rank()] {
     file_bytes_ =

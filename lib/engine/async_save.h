@@ -56,7 +56,7 @@ class AsyncSaver {
  private:
   enum class Phase : std::uint8_t { idle, writing, committing };
   void run(const std::function<void()>& act);
-  void copy_state(const std::vector<TensorShard>& shards);
+  void copy_state();
 
   SaveTarget target_;
   TrainingState state_;

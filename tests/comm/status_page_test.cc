@@ -1,6 +1,8 @@
 #include "comm/status_page.h"
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <sys/wait.h>
@@ -52,6 +54,27 @@ TEST(StatusSlot, IsNeverReadHalfWritten) {
   }
   stop = true;
   writer.join();
+}
+
+TEST(StatusPage, NamesOfDeadJobsAreRemovedAndNoOthers) {
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  const auto name = [](long pid, const char* rest) { return fmt::format("/dev/shm/mt-{}-{}{}", ::getuid(), pid, rest); };
+  // A process that is gone, one of this number that started at another time, and names of somebody else.
+  const std::vector<std::string> dead{name(gone, "-1"), name(::getpid(), "-1")};
+  const std::vector<std::string> kept{name(::getpid(), "-x"), "/dev/shm/mt-test-of-" + std::to_string(::getpid())};
+  for (const auto* names : {&dead, &kept})
+    for (const auto& n : *names) std::ofstream(n) << "x";
+  const pid_t job = ::fork();
+  if (job == 0) {
+    StatusPage::open({0, 1})->forget_name();
+    ::_exit(0);
+  }
+  ::waitpid(job, nullptr, 0);
+  for (const auto& n : dead) EXPECT_FALSE(std::filesystem::exists(n)) << n;
+  for (const auto& n : kept) EXPECT_TRUE(std::filesystem::remove(n)) << n;
 }
 
 TEST(StatusPage, IsSharedByProcessesOfOneParentAndTellsWhoHasNotEntered) {
