@@ -156,7 +156,8 @@ void add_run(OptionTable& t, TrainingOptions& o) {
   t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
       .between(1, 1024).no_default();
   t.add("pipeline-schedule", o.schedule, "NAME",
-        "1f1b (default), gpipe, interleaved (default with virtual stages), zb-h1, zb-h2, zb-1p or zb-2p");
+        "1f1b (default), gpipe, interleaved (default with virtual stages), zb-h1, zb-h2, zb-1p, zb-2p, zb-v, dualpipe-v, "
+        "or a file");
   t.add("log-interval", o.log_interval, "N", "a line every N steps", "steps").at_least(1);
   t.add("metrics-file", o.metrics_file, "FILE", "the record; default run.jsonl in --save, else here");
   t.add("registry", o.registry, "FILE", "SQLite index of runs; none: off");

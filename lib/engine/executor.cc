@@ -59,6 +59,22 @@ View Executor::message_buffer() {
   return m.buffer.view();
 }
 
+int Executor::fed_by(int chunk) const {
+  const auto& parallel = parts_.groups.placement.spec;
+  const int pp_rank = parts_.groups.coordinate.pp, stage = parallel.stage(pp_rank, chunk);
+  if (stage == 0 || parallel.pp_rank_of_stage(stage - 1) != pp_rank) return -1;
+  return (stage - 1) / parallel.pp;
+}
+
+// Where a chunk's input gradient goes: a message, or the slot of the chunk below it on this rank.
+View Executor::input_gradient(const Step& step) {
+  if (model(step.chunk).content().embedding) return {};
+  const int below = fed_by(step.chunk);
+  if (below < 0) return message_buffer();
+  Slot& slot = slot_of({.chunk = below, .micro_batch = step.micro_batch});
+  return slot.dy = stream_view(*slot.arena, batch_.tokens_per_micro_batch());
+}
+
 void Executor::need(int chunk, std::size_t layer, std::ptrdiff_t next) {
   const auto& layers = model(chunk).layers();
   auto& asked = asked_[static_cast<std::size_t>(chunk)];
@@ -108,6 +124,10 @@ void Executor::forward(const Step& step, LaneInput& input) {
   slot.tokens = upload(parts_.stream, *slot.arena, input.batches[m], input.loss_scale, parts_.loss_scale);
   slot.x_arrives.wait(parts_.stream);
   slot.x_arrives = Handle();
+  if (const int below = fed_by(step.chunk); below >= 0) {  // a copy: the slot below may end before this one
+    slot.x = stream_view(*slot.arena, slot.tokens.count());
+    ops::cast(parts_.stream, {.x = slot_of({.chunk = below, .micro_batch = step.micro_batch}).y, .out = slot.x});
+  }
   Ctx ctx = context(slot.tokens, Mode::train);
   const Model& chunk = model(step.chunk);
   const auto& layers = chunk.layers();
@@ -146,7 +166,7 @@ void Executor::backward(const Step& step, bool last) {
   const std::int64_t rows = slot.tokens.count() / parts_.groups.placement.spec.sequence_shards();
   for (auto& g : gradients_)
     if (!g.view()) g = Tensor(device_, stream_dtype(), {rows, chunk.spec().hidden});
-  if (!chunk.content().embedding) slot.dx = message_buffer();
+  slot.dx = input_gradient(step);
   if (chunk.layers().empty()) ops::cast(parts_.stream, {.x = slot.dy, .out = slot.dx});  // it passes through
   View dy = slot.dy;
   int turn = 0;
@@ -182,7 +202,7 @@ void Executor::backward_input(const Step& step) {
   const Model& chunk = model(step.chunk);
   slot.flows.resize(chunk.layers().size());
   if (slot.kept == nullptr) slot.kept = &kept_arenas_.at(kept_arenas_.take(step.chunk, step.micro_batch));
-  if (!chunk.content().embedding) slot.dx = message_buffer();
+  slot.dx = input_gradient(step);
   if (chunk.layers().empty()) ops::cast(parts_.stream, {.x = slot.dy, .out = slot.dx});  // it passes through
   View dy = slot.dy;
   for (std::size_t i = chunk.layers().size(); i-- > 0;) {

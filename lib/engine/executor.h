@@ -101,6 +101,9 @@ class Executor {
   void send(const Step& step);
   Slot& slot_of(const Step& step);
   void release(const Step& step);
+  // Chunk of this rank that makes the input of this one, −1 when another rank does.
+  int fed_by(int chunk) const;
+  View input_gradient(const Step& step);
   View message_buffer();  // in turn; waits until what was in it has left
   // Make again what layers up to `last`, of the group it is in, lost after their forward.
   void recompute(const Step& step, std::size_t last, bool split);

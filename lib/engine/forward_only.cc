@@ -32,20 +32,26 @@ std::vector<float> Executor::score(const HostBatch& batch) {
   ArenaScope scope(scratch_);
   const Tokens tokens = upload(parts_.stream, scratch_, batch, 1.0);
   Ctx ctx = context(tokens, Mode::evaluate);
-  const int pp = parts_.groups.pp->size(), rank = parts_.groups.pp->rank();
+  const auto& parallel = parts_.groups.placement.spec;
+  const int rank = parts_.groups.pp->rank();
   auto& channel = *parts_.groups.channels[0];
   std::vector<float> loss;
+  View y;
   for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
     const auto& content = model(c).content();
+    const int stage = parallel.stage(rank, c);
     View x;
-    if (!content.embedding) {
+    if (fed_by(c) >= 0) {
+      x = y;
+    } else if (!content.embedding) {
       x = stream_view(scratch_, tokens.count());
-      channel.recv(parts_.stream, x, (rank + pp - 1) % pp).wait(parts_.stream);
+      channel.recv(parts_.stream, x, parallel.pp_rank_of_stage(stage - 1)).wait(parts_.stream);
     }
     if (content.head) ctx.token_loss = allocate(scratch_, DType::f32, {tokens.count()});
-    const View y = run_forward_only(ctx, c, x, tokens.count());
+    y = run_forward_only(ctx, c, x, tokens.count());
     if (!content.head) {
-      channel.send(parts_.stream, y, (rank + 1) % pp).wait(parts_.stream);
+      if (const int next = parallel.pp_rank_of_stage(stage + 1); next != rank)
+        channel.send(parts_.stream, y, next).wait(parts_.stream);
       continue;
     }
     parts_.stream.synchronize();

@@ -29,6 +29,7 @@ struct ParallelSpec {
   int tp = 1, cp = 1, pp = 1, dp = 1;
   int ep = 1, etp = 1;
   int vpp = 1;  // model chunks a pipeline rank holds
+  bool v_shape = false;  // odd chunks run from the last rank back to the first: rank 0 holds the first stage and the last
   bool sequence_parallel = false;
   int zero_stage = 0;  // 0: replicated; 1 optimizer, 2 gradients, 3 weights sharded over dp·cp
   std::string order = "tp-cp-ep-dp-pp";  // leftmost varies fastest
@@ -36,6 +37,9 @@ struct ParallelSpec {
   std::vector<int> stage_layers = {};
   RecomputeSpec recompute;  // changes memory and time, no value; not part of a checkpoint
 
+  // Place in the model's order of a rank's chunk, 0 … pp·vpp−1, and back; a stage is chunk stage/pp of its rank.
+  int stage(int pp_rank, int chunk) const { return chunk * pp + (v_shape && chunk % 2 == 1 ? pp - 1 - pp_rank : pp_rank); }
+  int pp_rank_of_stage(int stage) const { return v_shape && stage / pp % 2 == 1 ? pp - 1 - stage % pp : stage % pp; }
   int world() const { return tp * cp * pp * dp; }
   int edp() const { return world() / (etp * ep * pp); }
   // Ranks that share the activations of one token row when sequence parallel, else 1.

@@ -172,7 +172,7 @@ int num_units(const ModelSpec& model) { return static_cast<int>(model.decoder().
 
 StageContent stage_content(const ModelSpec& model, const ParallelSpec& p, int pp_rank, int chunk) {
   const auto& rows = model.decoder().rows;
-  const int stages = p.pp * p.vpp, stage = chunk * p.pp + pp_rank;
+  const int stages = p.pp * p.vpp, stage = p.stage(pp_rank, chunk);
   const std::int64_t layers = model.num_layers();
   const auto row_of = [&](std::int64_t layer) {  // rows are in the order of their layers
     return static_cast<int>(

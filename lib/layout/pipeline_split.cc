@@ -300,7 +300,7 @@ std::vector<StageRow> stage_map(const ParallelSpec& p, int num_layers) {
     if (n == 1) also(fmt::format("layer {}", first));
     if (n > 1) also(fmt::format("layers {}-{}", first, first + n - 1));
     if (s + 1 == p.pp * p.vpp) also("output");
-    out.push_back({s, s % p.pp, s / p.pp, first, n, holds.empty() ? "nothing" : holds});
+    out.push_back({s, p.pp_rank_of_stage(s), s / p.pp, first, n, holds.empty() ? "nothing" : holds});
     first += n;
   }
   return out;

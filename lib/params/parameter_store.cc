@@ -221,11 +221,12 @@ bool ParameterStore::tied_elsewhere(const Groups& groups, const Bucket& b) const
 }
 
 void ParameterStore::sum_tied(Stream& stream, const Groups& groups) {
+  const auto& parallel = groups.placement.spec;
+  const int last = parallel.pp_rank_of_stage(parallel.pp * parallel.vpp - 1);
   for (int unit : waiting_) {
     const Bucket& b = plan_.bucket_of(unit);
-    const int last = groups.pp->size() - 1;
     for (int i = b.first_param; i < b.last_param; ++i) {
-      if (spec(i).grad_slots != 2) continue;
+      if (spec(i).grad_slots != 2 || last == 0) continue;  // in a V one rank holds both sides
       const int mine = groups.pp->rank() == 0 ? 0 : 1, peer = mine == 0 ? last : 0;
       Handle sent = groups.pp->send(stream, grad(i, mine), peer);
       groups.pp->recv(stream, grad(i, 1 - mine), peer).wait(stream);

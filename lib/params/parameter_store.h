@@ -79,8 +79,8 @@ class ParameterStore {
   void end_backward(Stream& stream, const Groups& groups, int unit, bool last);
   // end_backward(…, true) for stages 0 and 1, where begin_backward does nothing.
   void reduce(Stream& stream, const Groups& groups, int unit) { end_backward(stream, groups, unit, true); }
-  // After the last backward of the step, with a pipeline: exchange the two sides of a tied embedding between its first
-  // and last stage, and start the sums of their units.   cost  grad_bytes of the embedding sent by both
+  // After the last backward of the step, with a pipeline: exchange the two sides of a tied embedding between the ranks of
+  // its first and last stage (none where that is one rank), and start the sums of their units.   cost  grad_bytes of the embedding sent by both
   void sum_tied(Stream& stream, const Groups& groups);
   // Wait for all sums; gradients of shards are then final and equal on all replicas.
   void finish_reduce(Stream& stream, const Groups& groups);

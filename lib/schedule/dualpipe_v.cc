@@ -28,7 +28,8 @@ ScheduleRow dualpipe_v_schedule() {
           .min_chunks = 2,
           .max_chunks = 2,
           .needs_split_backward = true,
-          .needs_merged = true};
+          .needs_merged = true,
+          .v_shape = true};
 }
 
 }  // namespace mt

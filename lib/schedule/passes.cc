@@ -33,6 +33,26 @@ Schedule defer_weight_gradients(Schedule s, const std::vector<int>& delay) {
   return s;
 }
 
+Schedule split_merged(Schedule s) {
+  for (Lane& lane : s.lanes) {
+    Lane out;
+    for (const Step& step : lane) {
+      if (step.act != Act::forward_backward) {
+        out.push_back(step);
+        continue;
+      }
+      out.push_back({.act = Act::forward, .tower = step.tower, .chunk = step.chunk, .micro_batch = step.micro_batch});
+      out.push_back({.act = Act::backward,
+                     .tower = step.tower,
+                     .chunk = step.backward_chunk,
+                     .micro_batch = step.backward_micro_batch});
+    }
+    lane = std::move(out);
+  }
+  s.max_in_flight = peak_in_flight(s);
+  return s;
+}
+
 Schedule insert_recompute(Schedule s, const std::vector<int>& ranks) {
   for (const int r : ranks) {
     Lane out;

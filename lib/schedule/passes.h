@@ -13,6 +13,9 @@ namespace mt {
 //   needs  delay by pipeline rank
 Schedule defer_weight_gradients(Schedule schedule, const std::vector<int>& delay);
 
+// Every merged step as its forward and then its whole backward, for an executor that does not interleave the two.
+Schedule split_merged(Schedule schedule);
+
 // A recompute act before every backward (or input gradient) on these ranks.
 Schedule insert_recompute(Schedule schedule, const std::vector<int>& ranks);
 

@@ -80,6 +80,7 @@ struct ScheduleRow {
   bool needs_split_backward = false;   // has backward_input and backward_weight
   bool needs_merged = false;           // has forward_backward
   int copies = 1;                      // of the weights
+  bool v_shape = false;                // odd chunks run from the last rank back to the first
 
   // Whole forwards and backwards of one chunk over one copy, and nothing else.
   bool is_plain() const { return max_chunks == 1 && !needs_split_backward && !needs_merged && copies == 1; }

@@ -51,7 +51,8 @@ ScheduleRow zb_v_schedule() {
           .generate = generate,
           .min_chunks = 2,
           .max_chunks = 2,
-          .needs_split_backward = true};
+          .needs_split_backward = true,
+          .v_shape = true};
 }
 
 }  // namespace mt

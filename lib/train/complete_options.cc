@@ -6,8 +6,7 @@
 #include "ckpt/iterations.h"
 #include "ckpt/manifest.h"
 #include "layout/validate.h"
-#include "schedule/message_buffers.h"
-#include "schedule/passes.h"
+#include "train/pipeline_schedule.h"
 #include "train/recompute_options.h"
 #include "train/run_data.h"
 #include "train/run_length.h"
@@ -32,34 +31,6 @@ void check_names(const TrainingOptions& o) {
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);
-  if (find_schedule(o.schedule) == nullptr) {
-    std::string names;
-    for (const auto& r : schedule_table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.name);
-    throw Error(Code::usage, fmt::format("--pipeline-schedule '{}' is unknown", o.schedule), "", "one of " + names);
-  }
-}
-
-// A schedule that the executor can walk: one copy of the weights, whole or split backwards, chunk v of rank r being
-// stage r + v·pp.   fails  Error{config}
-void check_schedule(const TrainingOptions& o) {
-  const ScheduleRow& row = *find_schedule(o.schedule);
-  const char* hint = "mt-train runs 1f1b, gpipe, interleaved and the zb- schedules of one chunk; mt-topo schedule shows the others";
-  if (row.copies != 1 || row.needs_merged)
-    throw Error(Code::config, fmt::format("--pipeline-schedule {} needs {}", o.schedule,
-                                          row.copies != 1 ? "two copies of the weights" : "merged forward and backward steps"),
-                "", hint);
-  const ScheduleSpec spec = schedule_spec_of(o);
-  if (const std::string problem = problem_of(row, spec); !problem.empty())
-    throw Error(Code::config, fmt::format("--pipeline-schedule {}: {}", o.schedule, problem), "", hint);
-  const Schedule s = make_schedule(o.schedule, spec);
-  if (s.chunks() != o.parallel.vpp)
-    throw Error(Code::config, fmt::format("--pipeline-schedule {} has {} chunks a rank, the layout {}", o.schedule,
-                                          s.chunks(), o.parallel.vpp),
-                "", fmt::format("--num-virtual-stages-per-pipeline-rank {}", s.chunks()));
-  for (int r = 0; r < s.pp(); ++r)
-    for (int c = 0; c < s.chunks(); ++c)
-      if (s.stage_of[static_cast<std::size_t>(r)][static_cast<std::size_t>(c)] != r + c * s.pp())
-        throw Error(Code::config, fmt::format("--pipeline-schedule {} lays chunks out in a V", o.schedule), "", hint);
 }
 
 // Every batch of a ramp makes a number of micro-batches that the schedule can run.   fails  Error{config}
@@ -67,7 +38,11 @@ void check_ramp(const TrainingOptions& o) {
   for (int size : o.batch_schedule.sizes()) {
     ScheduleSpec spec = schedule_spec_of(o);
     spec.num_micro_batches = size / (o.batch.micro_batch * o.parallel.dp);
-    if (const std::string problem = problem_of(*find_schedule(o.schedule), spec); !problem.empty())
+    const ScheduleRow* row = find_schedule(o.schedule);
+    const std::string problem = row != nullptr                       ? problem_of(*row, spec)
+                                : size != o.batch.global_batch ? "a file holds one number of micro-batches"
+                                                               : "";
+    if (!problem.empty())
       throw Error(Code::config, fmt::format("--rampup-batch-size passes {}, with --pipeline-schedule {}: {}", size,
                                             o.schedule, problem),
                   "", "a larger start or increment, or another --pipeline-schedule");
@@ -186,21 +161,6 @@ bool nothing_to_load(const TrainingOptions& o) {
   return !std::filesystem::exists(o.load) || (!read_tracker(o.load) && list_iterations(o.load).empty());
 }
 
-ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
-  return {.pp = o.parallel.pp,
-          .num_micro_batches = o.batch.num_micro_batches(o.parallel),
-          .chunks = o.parallel.vpp > 1 ? o.parallel.vpp : 0,
-          .group_size = o.micro_batch_group.value_or(0)};
-}
-
-RankWork work_of(const TrainingOptions& o, int pp_rank) {
-  Schedule s = insert_communication(make_schedule(o.schedule, schedule_spec_of(o)));
-  const int buffers = gradient_buffers(s);
-  // Behind the receive of the gradient: it arrives meanwhile.
-  if (o.parallel.recompute.on()) s = insert_recompute(std::move(s), {pp_rank});
-  return {std::move(s.lanes[static_cast<std::size_t>(pp_rank)]), buffers};
-}
-
 TrainingOptions complete_options(TrainingOptions o, int world) {
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
@@ -216,7 +176,7 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   const std::size_t before_split = problems.size();
   for (auto& more : split_stages(o.split, model.num_layers(), p)) problems.push_back(std::move(more));
   p.zero_stage = zero_stage_of(o);
-  if (o.schedule.empty()) o.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
+  choose_schedule(o);
   check_names(o);
   Limits limits;
   limits.world = world;

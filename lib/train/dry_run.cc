@@ -5,6 +5,7 @@
 #include "engine/checkpoint.h"
 #include "layout/param_spec.h"
 #include "plan/memory.h"
+#include "train/pipeline_schedule.h"
 #include "train/trainer.h"
 
 namespace mt {

@@ -33,14 +33,6 @@ TrainingOptions complete_options(TrainingOptions options, int world);
 ModelSpec model_of(const TrainingOptions& options);
 // True when the run starts from nothing: no `load`, or load_if_present and no checkpoint there yet.
 bool nothing_to_load(const TrainingOptions& options);
-ScheduleSpec schedule_spec_of(const TrainingOptions& options);
-// What a pipeline rank does in a step: the schedule's lane with its messages, and recompute acts where something is made
-// again.   needs  completed options
-struct RankWork {
-  Lane lane;
-  int gradient_buffers = 2;
-};
-RankWork work_of(const TrainingOptions& options, int pp_rank);
 LrSchedule lr_schedule_of(const TrainingOptions& options);
 
 // Run to the end.

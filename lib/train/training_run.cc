@@ -13,6 +13,7 @@
 #include "plan/memory.h"
 #include "probe/gemm_peak.h"
 #include "registry/event_log.h"
+#include "train/pipeline_schedule.h"
 #include "train/resume.h"
 
 namespace mt {

@@ -20,6 +20,17 @@ TEST(DeferWeightGradients, ByMoreThanThereAreMicroBatchesLeavesThemAllToTheEnd) 
     EXPECT_EQ(s.lanes[0][i].act, i < 3 ? Act::forward : i < 6 ? Act::backward_input : Act::backward_weight);
 }
 
+TEST(SplitMerged, LeavesASoundScheduleOfWholeForwardsAndBackwards) {
+  for (int pp : {1, 2, 3, 4})
+    for (int m = 1; m <= 12; ++m) {
+      const auto s = split_merged(make_schedule("dualpipe-v", {.pp = pp, .num_micro_batches = m}));
+      for (const Lane& lane : s.lanes)
+        for (const Step& step : lane) EXPECT_NE(step.act, Act::forward_backward);
+      EXPECT_TRUE(faults_of(s).empty()) << pp << " " << m;
+      EXPECT_TRUE(faults_of(insert_communication(s)).empty()) << pp << " " << m;
+    }
+}
+
 TEST(InsertCommunication, UsesFourChannelsByKindAndDirection) {
   EXPECT_EQ(channel_of(false, 0, 1, 4), 0);
   EXPECT_EQ(channel_of(false, 1, 0, 4), 1);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "schedule/text_form.h"
 #include "train/same_checkpoint.h"
 #include "train/tiny_run.h"
 
@@ -60,7 +61,8 @@ TEST_P(Pipelines, GiveTheBitsOfOneStage) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines,
                          testing::Values(Pipeline{2, 1, "1f1b"}, Pipeline{4, 1, "1f1b"}, Pipeline{2, 1, "gpipe"},
                                          Pipeline{2, 2, "interleaved"}, Pipeline{2, 1, "zb-h1"},
-                                         Pipeline{4, 1, "zb-h2"}, Pipeline{2, 1, "zb-2p"}),
+                                         Pipeline{4, 1, "zb-h2"}, Pipeline{2, 1, "zb-2p"}, Pipeline{2, 2, "zb-v"},
+                                         Pipeline{2, 2, "dualpipe-v"}),
                          pipeline_name);
 
 // What flags make of the split; the number of ranks is the pipeline's.
@@ -159,6 +161,41 @@ TEST(PipelineMix, ZeroThreeBesideAPipelineStaysWithinTheBounds) {
   }
 }
 
+// A V over more ranks than two, tied, where the last rank hands over to itself and the first holds both sides.
+TEST(PipelineMix, AVWithSequenceParallelAndZeroIsTheSameMixWithoutPipeline) {
+  const TempDir dir;
+  auto o = base_options(dir, "gpt2", true);
+  o.train_iters = 3;
+  o.model.num_layers = 8;
+  o.parallel.tp = 2;
+  o.parallel.sequence_parallel = true;
+  o.use_distributed_optimizer = true;
+  o.save = dir / "flat";
+  const Curve flat = test::run_tiny(o, 4);  // tp 2, dp 2
+  o.save = dir / "v";
+  o.parallel.pp = 4;
+  o.schedule = "zb-v";
+  const Curve v = test::run_tiny(o, 16);
+  EXPECT_EQ(flat.loss, v.loss);
+  expect_same(dir / "flat/iter_0000003", dir / "v/iter_0000003");
+}
+
+TEST(PipelineMix, AScheduleFromAFileIsWalkedAndAWrongOneRefused) {
+  const TempDir dir;
+  auto o = base_options(dir, "llama", false);
+  o.train_iters = 3;
+  o.eval_interval = 0;
+  const Curve one = test::run_tiny(o, 1);
+  const int m = complete_options(o, 1).batch.num_micro_batches({});
+  const std::string file = (dir / "own.tsv").string();
+  for (const char* name : {"gpipe", "zb-h1", "zb-v"}) {
+    write_file_atomic(file, write_schedule(make_schedule(name, {.pp = 2, .num_micro_batches = m})));
+    EXPECT_EQ(one.loss, test::run_tiny(with(o, {2, 1, file.c_str()}), 2).loss) << name;
+  }
+  write_file_atomic(file, write_schedule(make_schedule("1f1b", {.pp = 2, .num_micro_batches = m + 1})));
+  EXPECT_THROW(complete_options(with(o, {2, 1, file.c_str()}), 2), Error);
+}
+
 TEST(PipelineMix, ACheckpointMovesBetweenPipelines) {
   const TempDir dir;
   auto o = base_options(dir, "gpt2", false);
@@ -191,7 +228,6 @@ TEST(PipelineRefusals, SayWhatIsWrongAndWhatWouldDo) {
   split.split = by_layout("Ett|tttL");
   refused(split, 2, "has 5 layers (letters t), num-layers is 4");
   refused(with(base, {2, 1, "dualpipe"}), 2, "two copies of the weights");
-  refused(with(base, {2, 2, "zb-v"}), 2, "in a V");
   refused(with(base, {1, 2, ""}), 1, "num-virtual-stages-per-pipeline-rank 2");
   auto tied = with(base, {2, 1, ""});
   tied.sharding_strategy = "optim_grads";

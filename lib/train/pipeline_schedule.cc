@@ -1,0 +1,120 @@
+#include "train/pipeline_schedule.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "schedule/message_buffers.h"
+#include "schedule/passes.h"
+#include "schedule/text_form.h"
+
+namespace mt {
+
+namespace {
+
+bool is_file(const std::string& name) {
+  return name.find('/') != std::string::npos || (find_schedule(name) == nullptr && std::filesystem::exists(name));
+}
+
+Schedule schedule_of(const TrainingOptions& o) {
+  return is_file(o.schedule) ? read_schedule(read_file(o.schedule), o.schedule)
+                             : make_schedule(o.schedule, schedule_spec_of(o));
+}
+
+bool is_v(const Schedule& s) {
+  const int last = s.pp() - 1;
+  return s.pp() > 1 && s.chunks() == 2 && s.stage_of[static_cast<std::size_t>(last)][1] == s.pp();
+}
+
+// A step of such an act; a file's schedule may have its messages and recompute acts already.
+template <class Is>
+bool has(const Schedule& s, const Is& is) {
+  return std::any_of(s.lanes.begin(), s.lanes.end(), [&](const Lane& lane) {
+    return std::any_of(lane.begin(), lane.end(), [&](const Step& step) { return is(step.act); });
+  });
+}
+
+// A file can hold anything that is sound; a generator makes what its spec says.
+void check_file(const TrainingOptions& o, const Schedule& s) {
+  const auto faults = faults_of(s);
+  if (!faults.empty())
+    throw Error(Code::corrupt, fmt::format("the schedule is not sound: {}", faults[0]), o.schedule,
+                "mt-topo schedule --schedule FILE names every fault");
+  const struct { const char* what; int has, wanted; } counts[] = {
+      {"pipeline ranks", s.pp(), o.parallel.pp},
+      {"micro-batches", s.num_micro_batches, o.batch.num_micro_batches(o.parallel)}};
+  for (const auto& c : counts)
+    if (c.has != c.wanted)
+      throw Error(Code::config, fmt::format("the schedule has {} {}, the run {}", c.has, c.what, c.wanted), o.schedule,
+                  "a schedule of this run's size");
+  for (const Lane& lane : s.lanes)
+    for (const Step& step : lane)
+      if (step.act == Act::swap_in || step.act == Act::swap_out || step.act == Act::collective)
+        throw Error(Code::config, fmt::format("the schedule has {} steps, which training does not run", act_name(step.act)),
+                    o.schedule, "leave them out");
+}
+
+}  // namespace
+
+ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
+  return {.pp = o.parallel.pp,
+          .num_micro_batches = o.batch.num_micro_batches(o.parallel),
+          .chunks = o.parallel.vpp > 1 ? o.parallel.vpp : 0,
+          .group_size = o.micro_batch_group.value_or(0)};
+}
+
+void choose_schedule(TrainingOptions& o) {
+  auto& p = o.parallel;
+  if (o.schedule.empty()) o.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
+  if (is_file(o.schedule)) {
+    const Schedule s = schedule_of(o);
+    if (p.vpp == 1) p.vpp = s.chunks();
+    p.v_shape = is_v(s);
+    return;
+  }
+  const ScheduleRow* row = find_schedule(o.schedule);
+  if (row == nullptr) {
+    std::string names;
+    for (const auto& r : schedule_table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.name);
+    throw Error(Code::usage, fmt::format("--pipeline-schedule '{}' is unknown", o.schedule), "",
+                "one of " + names + ", or a file");
+  }
+  p.v_shape = row->v_shape && p.pp > 1;
+  if (p.v_shape && p.vpp == 1) p.vpp = 2;
+}
+
+void check_schedule(const TrainingOptions& o) {
+  const char* hint = "mt-topo schedule draws schedules; mt-train runs all but dualpipe";
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(Code::config, fmt::format("--pipeline-schedule {}: {}", o.schedule, problem), "", hint);
+  };
+  if (const ScheduleRow* row = find_schedule(o.schedule); row != nullptr && !is_file(o.schedule)) {
+    if (row->copies != 1) refuse("needs two copies of the weights");
+    if (const std::string problem = problem_of(*row, schedule_spec_of(o)); !problem.empty()) refuse(problem);
+  }
+  const Schedule s = schedule_of(o);
+  if (is_file(o.schedule)) check_file(o, s);
+  if (s.copies != 1) refuse("needs two copies of the weights");
+  if (s.chunks() != o.parallel.vpp)
+    throw Error(Code::config, fmt::format("--pipeline-schedule {} has {} chunks a rank, the layout {}", o.schedule,
+                                          s.chunks(), o.parallel.vpp),
+                "", fmt::format("--num-virtual-stages-per-pipeline-rank {}", s.chunks()));
+  for (int r = 0; r < s.pp(); ++r)
+    for (int c = 0; c < s.chunks(); ++c)
+      if (const int stage = s.stage_of[static_cast<std::size_t>(r)][static_cast<std::size_t>(c)];
+          stage != o.parallel.stage(r, c))
+        refuse(fmt::format("chunk {} of rank {} is stage {}, the layout has stage {} there", c, r, stage,
+                           o.parallel.stage(r, c)));
+}
+
+RankWork work_of(const TrainingOptions& o, int pp_rank) {
+  Schedule s = split_merged(schedule_of(o));
+  if (!has(s, is_send)) s = insert_communication(std::move(s));
+  const int buffers = gradient_buffers(s);
+  // Behind the receive of the gradient: it arrives meanwhile.
+  if (o.parallel.recompute.on() && !has(s, [](Act a) { return a == Act::recompute; })) s = insert_recompute(std::move(s), {pp_rank});
+  return {std::move(s.lanes[static_cast<std::size_t>(pp_rank)]), buffers};
+}
+
+}  // namespace mt
