@@ -99,7 +99,7 @@ int compare(const Arguments& a, bool json) {
     for (const auto& [key, value] : r.options.items()) names[key] = true;
   for (const auto& [name, unused] : names)
     add("option " + name,
-        [&](const auto& r) { return r.options.contains(name) ? value_text(r.options[name]) : std::string("-"); }, false);
+        [&, &name = name](const auto& r) { return r.options.contains(name) ? value_text(r.options[name]) : std::string("-"); }, false);
   for (const auto& [name, values] : rows) {
     if (json) cli::object({{"fact", name}, {"values", values}});
     else {
