@@ -56,22 +56,22 @@ int print_groups(GroupFlags f, bool json) {
   if (f.ranks_per_host && *f.ranks_per_host < 1)
     throw mt::Error(mt::Code::usage, fmt::format("{} is less than 1", *f.ranks_per_host), "--ranks-per-host");
   bool found = f.only.empty();
-  for (const auto& named : mt::all_groups(mt::place(f.parallel))) {
-    if (!f.only.empty() && named.name != f.only) continue;
+  const mt::Placement placement = mt::place(f.parallel);
+  for (const auto& name : mt::group_names()) {
+    if (!f.only.empty() && name != f.only) continue;
     found = true;
-    for (const auto& ranks : named.groups) {
+    for (const auto& ranks : mt::named_groups(placement, name).groups) {
       const int hosts = f.ranks_per_host ? hosts_of(ranks, *f.ranks_per_host) : 0;
       if (json) {
-        mt::Json j{{"group", named.name}, {"ranks", ranks}};
+        mt::Json j{{"group", name}, {"ranks", ranks}};
         if (hosts > 0) j["hosts"] = hosts;
         mt::cli::object(j);
         continue;
       }
-      std::string list;
-      for (int r : ranks) list += fmt::format("{}{}", list.empty() ? "" : ",", r);
-      std::vector<std::string> fields{named.name, list};
-      if (hosts > 0) fields.push_back(hosts == 1 ? "one host" : fmt::format("{} hosts", hosts));
-      mt::cli::row(fields);
+      std::string line = name;
+      for (int r : ranks) line += (r == ranks.front() ? '\t' : ','), line += fmt::format_int(r).c_str();
+      if (hosts > 0) line += hosts == 1 ? "\tone host" : fmt::format("\t{} hosts", hosts);
+      mt::cli::part(line + "\n");
     }
   }
   if (!found) throw mt::Error(mt::Code::usage, fmt::format("there is no group '{}'", f.only), "--group");

@@ -195,6 +195,8 @@ int run(const Tool& tool, int argc, char** argv) {
   return code;
 }
 
+void part(const std::string& text) { say(text); }
+
 void row(std::span<const std::string> fields) {
   std::string line;
   for (std::size_t i = 0; i < fields.size(); ++i) line += (i == 0 ? "" : "\t") + escaped(fields[i]);

@@ -49,6 +49,7 @@ int run(const Tool& tool, int argc, char** argv);
 void row(std::span<const std::string> fields);
 void row(std::initializer_list<std::string> fields);
 void object(const Json& j);  // one JSON line
+void part(const std::string& text);  // a piece of a line too long to make whole, as it is
 
 // "mt-ckpt 0.1.0 (v0.1.0-3-gabc)" parts.
 std::string version();

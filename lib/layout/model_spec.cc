@@ -60,7 +60,7 @@ ModelSpec build_model(const ModelOptions& o, std::int64_t vocab_size) {
   m.init_std = o.init_method_std;
   m.embedding_init_std = o.embedding_init_method_std.value_or(o.init_method_std);
   m.output_init_std = o.num_layers > 0 ? o.init_method_std / std::sqrt(2.0 * o.num_layers) : o.init_method_std;
-  constexpr int kMaxLayers = 1'000'000;
+  constexpr int kMaxLayers = 10'000;
   if (o.num_layers > kMaxLayers)
     throw Error(Code::config, fmt::format("num-layers {} is more than {}", o.num_layers, kMaxLayers));
   Tower tower;

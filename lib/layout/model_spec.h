@@ -106,7 +106,7 @@ struct ModelOptions {
 
 // Options to spec: two rows a layer, defaults as Megatron (ffn 4h, or floor(8h/3/64)·64 with swiglu; gelu is the tanh
 // form when bias-gelu-fusion is on, as Megatron's fused kernel computes).
-//   fails  Error{config} above a million layers; other impossible sizes are listed by validate()
+//   fails  Error{config} above 10,000 layers; other impossible sizes are listed by validate()
 ModelSpec build_model(const ModelOptions& options, std::int64_t vocab_size);
 
 // Dtype of the residual stream, between sub-layers and between stages.

@@ -91,16 +91,27 @@ std::vector<std::vector<int>> groups(const Placement& placement, const std::vect
   });
   const std::vector<Axis> grid = expert ? std::vector{Axis::etp, Axis::ep, Axis::edp, Axis::pp}
                                         : std::vector{Axis::tp, Axis::cp, Axis::dp, Axis::pp};
-  std::map<std::vector<int>, std::vector<int>> by_key;
-  for (std::size_t rank = 0; rank < placement.coordinates.size(); ++rank) {
-    std::vector<int> key;
-    for (Axis a : grid)
-      if (std::find(axes.begin(), axes.end(), a) == axes.end()) key.push_back(placement.coordinates[rank][a]);
-    by_key[key].push_back(static_cast<int>(rank));
-  }
+  const ParallelSpec& s = placement.spec;
+  const auto degree = [&s](Axis a) {
+    const int degrees[] = {s.tp, s.cp, s.dp, s.pp, s.etp, s.ep, s.edp()};
+    return static_cast<std::size_t>(degrees[static_cast<int>(a)]);
+  };
+  // The coordinates that a group shares, as one number; groups are met in the order of their lowest ranks.
+  std::vector<std::pair<Axis, std::size_t>> shared;
+  std::size_t count = 1;
+  for (Axis a : grid)
+    if (std::find(axes.begin(), axes.end(), a) == axes.end()) shared.emplace_back(a, count), count *= degree(a);
+  std::vector<int> group_at(count, -1);
   std::vector<std::vector<int>> out;
-  for (auto& [key, ranks] : by_key) out.push_back(std::move(ranks));
-  std::sort(out.begin(), out.end());
+  for (std::size_t rank = 0; rank < placement.coordinates.size(); ++rank) {
+    std::size_t key = 0;
+    for (const auto& [a, stride] : shared) key += stride * static_cast<std::size_t>(placement.coordinates[rank][a]);
+    if (group_at[key] < 0) {
+      group_at[key] = static_cast<int>(out.size());
+      out.emplace_back().reserve(placement.coordinates.size() / count);
+    }
+    out[static_cast<std::size_t>(group_at[key])].push_back(static_cast<int>(rank));
+  }
   return out;
 }
 
@@ -118,9 +129,11 @@ std::vector<int> kv_group(const Placement& placement, int kv_heads, int rank) {
   return {tp.begin() + first, tp.begin() + first + share};
 }
 
-std::vector<NamedGroups> all_groups(const Placement& p) {
-  using A = Axis;
-  const std::vector<std::pair<const char*, std::vector<A>>> table = {
+namespace {
+
+using A = Axis;
+const std::vector<std::pair<std::string, std::vector<A>>>& named_axes() {
+  static const std::vector<std::pair<std::string, std::vector<A>>> table = {
       {"tp", {A::tp}},           {"cp", {A::cp}},
       {"dp", {A::dp}},           {"dp-cp", {A::dp, A::cp}},
       {"pp", {A::pp}},           {"tp-pp", {A::tp, A::pp}},
@@ -128,15 +141,26 @@ std::vector<NamedGroups> all_groups(const Placement& p) {
       {"ep", {A::ep}},           {"etp", {A::etp}},
       {"edp", {A::edp}},         {"etp-ep", {A::etp, A::ep}},
   };
-  std::vector<NamedGroups> out;
-  for (const auto& [name, axes] : table) out.push_back({name, groups(p, axes)});
-  NamedGroups embedding{"embedding", {}}, position{"position_embedding", {}};
-  for (const auto& pipeline : groups(p, {A::pp})) {
-    embedding.groups.push_back(pipeline.size() > 1 ? std::vector{pipeline.front(), pipeline.back()} : pipeline);
-    position.groups.push_back({pipeline.front()});
-  }
-  out.push_back(std::move(embedding));
-  out.push_back(std::move(position));
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> group_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, axes] : named_axes()) names.push_back(name);
+  names.insert(names.end(), {"embedding", "position_embedding"});
+  return names;
+}
+
+NamedGroups named_groups(const Placement& p, const std::string& wanted) {
+  for (const auto& [name, axes] : named_axes())
+    if (name == wanted) return {name, groups(p, axes)};
+  MT_CHECK(wanted == "embedding" || wanted == "position_embedding", "there is no group {}", wanted);
+  NamedGroups out{wanted, groups(p, {A::pp})};
+  for (auto& pipeline : out.groups)
+    if (wanted == "position_embedding") pipeline.resize(1);
+    else if (pipeline.size() > 1) pipeline = {pipeline.front(), pipeline.back()};
   return out;
 }
 

@@ -45,11 +45,12 @@ std::vector<int> group_of(const Placement& placement, const std::vector<Axis>& a
 std::vector<int> kv_group(const Placement& placement, int kv_heads, int rank);
 
 // Named groups of a layout as `mt-topo groups` prints them, Megatron's names: tp, cp, dp, dp-cp, pp, tp-pp, tp-cp,
-// tp-dp-cp, ep, etp, edp, etp-ep, embedding, position_embedding.
+// tp-dp-cp, ep, etp, edp, etp-ep, embedding, position_embedding.   cost  linear in the ranks
 struct NamedGroups {
   std::string name;
   std::vector<std::vector<int>> groups;
 };
-std::vector<NamedGroups> all_groups(const Placement& placement);
+std::vector<std::string> group_names();
+NamedGroups named_groups(const Placement& placement, const std::string& name);
 
 }  // namespace mt

@@ -57,8 +57,9 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
   c.positive("vocab-size", m.vocab_size);
   c.positive("make-vocab-size-divisible-by", m.vocab_divisor);
   c.positive("num-layers", m.num_layers());
-  if (p.world() > kMaxWorld)
-    c.add(fmt::format("{} ranks are more than {}", p.world(), kMaxWorld), fmt::format("world size {}", kMaxWorld));
+  const double ranks = 1.0 * p.tp * p.cp * p.pp * p.dp;
+  if (ranks > kMaxWorld)
+    c.add(fmt::format("{} ranks are more than {}", ranks, kMaxWorld), fmt::format("world size {}", kMaxWorld));
   for (const auto& row : m.decoder().rows) {  // rows are alike today: the first of each kind speaks for all
     if (row.layer > 0) break;
     if (row.kind == RowKind::attention) {
@@ -160,6 +161,21 @@ void check_stages(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
     c.add(fmt::format("stages hold {} layers, num-layers is {}", sum, layers), fmt::format("num-layers {}", sum));
 }
 
+// One degree that would make the layout fill the world, for each axis where there is one; or another world.
+std::string nearest_worlds(const ParallelSpec& p, int world) {
+  const std::int64_t product = std::int64_t{p.tp} * p.cp * p.pp * p.dp;
+  std::string all;
+  for (const auto& [name, degree] : {std::pair{"data-parallel-size", p.dp},
+                                     {"context-parallel-size", p.cp},
+                                     {"pipeline-model-parallel-size", p.pp},
+                                     {"tensor-model-parallel-size", p.tp}}) {
+    const std::int64_t others = product / degree;
+    const bool is_dp = degree == p.dp && all.empty();
+    if (world % others == 0 && (is_dp || degree > 1)) all += fmt::format("{} {}, or ", name, world / others);
+  }
+  return all + fmt::format("world size {}", product);
+}
+
 void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Limits& limits) {
   const std::pair<const char*, int> degrees[] = {{"tensor-model-parallel-size", p.tp},
                                                  {"context-parallel-size", p.cp},
@@ -170,12 +186,12 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
                                                  {"num-virtual-stages-per-pipeline-rank", p.vpp}};
   bool ok = true;
   for (const auto& [name, degree] : degrees) ok &= c.positive(name, degree);
-  if (!ok) return;
-  const std::int64_t model_ranks = std::int64_t{p.tp} * p.cp * p.pp;
+  if (!ok || 1.0 * p.tp * p.cp * p.pp * p.dp > kMaxWorld || 1.0 * p.ep * p.etp * p.pp > kMaxWorld) return;
+  const std::int64_t model_ranks = std::int64_t{p.tp} * p.cp * p.pp, ranks = model_ranks * p.dp;
   if (limits.world > 0) {
-    if (c.divides("world size", limits.world, "tp·cp·pp", model_ranks) && p.world() != limits.world)
-      c.add(fmt::format("world size {} is not tp·cp·pp·dp = {}", limits.world, p.world()),
-            fmt::format("data-parallel-size {}", limits.world / model_ranks));
+    if (c.divides("world size", limits.world, "tp·cp·pp", model_ranks) && ranks != limits.world)
+      c.add(fmt::format("world size {} is not tp·cp·pp·dp = {}·{}·{}·{} = {}", limits.world, p.tp, p.cp, p.pp, p.dp, ranks),
+            nearest_worlds(p, limits.world));
     c.divides("world size", limits.world, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
   }
   if (auto problem = order_problem(p)) c.problems.push_back(std::move(*problem));

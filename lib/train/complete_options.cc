@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <filesystem>
 
@@ -15,6 +16,8 @@
 namespace mt {
 
 namespace {
+
+constexpr int kMostPipelineRanks = 512;  // schedules of more would take longer to write down than to doubt
 
 void check_names(const TrainingOptions& o) {
   const auto one_of = [](const char* flag, const std::string& v, std::initializer_list<const char*> names) {
@@ -161,13 +164,13 @@ bool nothing_to_load(const TrainingOptions& o) {
   return !std::filesystem::exists(o.load) || (!read_tracker(o.load) && list_iterations(o.load).empty());
 }
 
-TrainingOptions complete_options(TrainingOptions o, int world) {
+TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) {
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
     o.notices.push_back("--sequence-parallel without tensor parallelism does nothing and is off");
     p.sequence_parallel = false;
   }
-  const int model_ranks = std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp);
+  const int model_ranks = static_cast<int>(std::min(1e9, 1.0 * std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp)));
   if (o.data_parallel_size) p.dp = *o.data_parallel_size;
   else if (world > 0) p.dp = std::max(1, world / model_ranks);
   if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
@@ -180,7 +183,8 @@ TrainingOptions complete_options(TrainingOptions o, int world) {
   check_names(o);
   Limits limits;
   limits.world = world;
-  limits.max_pp = 1 << 20;
+  limits.max_pp = kMostPipelineRanks;
+  if (purpose == Purpose::rehearse) limits.max_cp = limits.max_ep = limits.max_etp = INT_MAX;
   limits.max_zero_stage = 3;
   // A wrong split is told once, not again as layers that do not divide.
   if (const bool split_is_wrong = problems.size() > before_split; split_is_wrong)

@@ -1,8 +1,12 @@
 #include "train/dry_run.h"
 
+#include <map>
+#include <tuple>
+
 #include "base/cli.h"
 #include "base/log.h"
 #include "engine/checkpoint.h"
+#include "layout/flops.h"
 #include "layout/param_spec.h"
 #include "plan/memory.h"
 #include "train/pipeline_schedule.h"
@@ -12,81 +16,155 @@ namespace mt {
 
 namespace {
 
-std::string list_text(const std::vector<int>& ranks) {
-  std::string s;
-  for (int r : ranks) s += fmt::format("{}{}", s.empty() ? "" : ",", r);
-  return s;
+// What is the same for many ranks: data- and context-parallel ones, and tensor-parallel ones but for where the padding of
+// the vocabulary falls.
+class RankSizes {
+ public:
+  RankSizes(const TrainingOptions& o, const ModelSpec& model) : o_(o), model_(model), lanes_(sample_lanes(o)) {}
+
+  const Json& of(const Coordinate& at) {
+    const std::int64_t rows = padded_vocab(model_, o_.parallel.tp) / o_.parallel.tp;
+    const std::int64_t real = std::clamp<std::int64_t>(model_.vocab_size - rows * at.tp, 0, rows);
+    // Shares of a snapshot differ by a row from replica to replica; of a large world the first one's stands for all.
+    const bool each = o_.async_save && o_.parallel.world() <= kMostShares;
+    auto [it, fresh] = known_.try_emplace({at.pp, real, each ? at.tp : 0, each ? at.cp + o_.parallel.cp * at.dp : 0});
+    if (fresh) it->second = compute(at);
+    return it->second;
+  }
+
+ private:
+  Json compute(const Coordinate& at) const {
+    std::int64_t parameters = 0;
+    for (const auto& spec : param_specs(model_, o_.parallel, at))
+      for (const auto& piece : spec.pieces) parameters += piece.box.size();
+    const DType dtype = o_.compute();
+    const MemoryPlan m =
+        plan_memory(model_, o_.parallel, o_.batch, at, dtype, lanes_[static_cast<std::size_t>(at.pp)]);
+    Json j{{"parameters", parameters},
+            {"weight_bytes", m.weight_bytes},
+            {"grad_bytes", m.grad_bytes},
+            {"optimizer_bytes", m.optimizer_bytes},
+            {"activation_bytes", m.activation_bytes},
+            {"scratch_bytes", m.scratch_bytes + m.other_bytes},
+            {"total_bytes", m.total()}};
+    if (o_.async_save) {
+      j["snapshot_bytes"] = bytes_to_write(model_, o_.parallel, at, dtype);
+      j["total_bytes"] = j["total_bytes"].get<std::uint64_t>() + j["snapshot_bytes"].get<std::uint64_t>();
+    }
+    return j;
+  }
+
+  const TrainingOptions& o_;
+  const ModelSpec& model_;
+  std::vector<Lane> lanes_;
+  static constexpr int kMostShares = 1024;
+  std::map<std::tuple<int, std::int64_t, int, int>, Json> known_;
+};
+
+void append_list(std::string& text, const std::vector<int>& ranks) {
+  char digits[16];
+  bool first = true;
+  for (const int r : ranks) {
+    if (!first) text += ',';
+    text.append(digits, fmt::format_to(digits, "{}", r));
+    first = false;
+  }
 }
 
-Json rank_json(int rank, std::int64_t parameters, const MemoryPlan& m) {
-  return {{"rank", rank},
-          {"parameters", parameters},
-          {"weight_bytes", m.weight_bytes},
-          {"grad_bytes", m.grad_bytes},
-          {"optimizer_bytes", m.optimizer_bytes},
-          {"activation_bytes", m.activation_bytes},
-          {"scratch_bytes", m.scratch_bytes + m.other_bytes},
-          {"total_bytes", m.total()}};
+// What the layout knows and the trainer does not.
+Json not_trainable(const TrainingOptions& o) {
+  Json all = Json::array();
+  const auto note = [&all](const char* name, int value, int trainable) {
+    if (value > trainable) all.push_back(fmt::format("{} {}", name, value));
+  };
+  note("context-parallel-size", o.parallel.cp, 1);
+  note("expert-model-parallel-size", o.parallel.ep, 1);
+  if (o.parallel.etp != o.parallel.tp) note("expert-tensor-parallel-size", o.parallel.etp, 1);
+  return all;
+}
+
+Json stages_json(const TrainingOptions& o, const ModelSpec& model) {
+  Json stages = Json::array();
+  for (const auto& s : stage_map(o.parallel, model.num_layers()))
+    stages.push_back({{"stage", s.stage}, {"pp_rank", s.pp_rank}, {"chunk", s.chunk}, {"layers", s.layers},
+                      {"holds", s.holds}});
+  return stages;
+}
+
+void print_text(const Json& head, const Placement& placement, RankSizes& sizes) {
+  for (const auto& [key, value] : head.items()) {
+    if (key == "stages") continue;
+    if (value.is_array())
+      for (const auto& v : value) cli::row({key, v.get<std::string>()});
+    else
+      cli::row({key, value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+  for (const auto& s : head["stages"])
+    cli::row({"stage", s["stage"].dump(), "pp " + s["pp_rank"].dump(), "chunk " + s["chunk"].dump(), s["holds"]});
+  for (const auto& name : group_names()) {
+    std::string line = "group\t" + name;
+    for (const auto& ranks : named_groups(placement, name).groups) line += '\t', append_list(line, ranks);
+    cli::part(line + "\n");
+  }
+  std::map<const Json*, std::string> texts;
+  for (std::size_t r = 0; r < placement.coordinates.size(); ++r) {
+    const Json& mine = sizes.of(placement.coordinates[r]);
+    std::string& text = texts[&mine];
+    if (text.empty())
+      for (const auto& [key, value] : mine.items()) text += "\t" + key + "=" + value.dump();
+    cli::part(fmt::format("rank\t{}{}\n", r, text));
+  }
+}
+
+// One object, written piece by piece: lists of a million ranks are never whole in memory.
+void print_json(const Json& head, const Placement& placement, RankSizes& sizes) {
+  std::string text = head.dump();
+  text.back() = ',';
+  cli::part(text + "\"groups\":{");
+  const char* comma = "";
+  for (const auto& name : group_names()) {
+    text = fmt::format("{}\"{}\":[", comma, name);
+    comma = "";
+    for (const auto& ranks : named_groups(placement, name).groups) {
+      text += comma;
+      text += '[';
+      append_list(text, ranks);
+      text += ']';
+      comma = ",";
+    }
+    cli::part(text + "]");
+  }
+  cli::part("},\"ranks\":[");
+  std::map<const Json*, std::string> texts;
+  for (std::size_t r = 0; r < placement.coordinates.size(); ++r) {
+    const Json& mine = sizes.of(placement.coordinates[r]);
+    std::string& rest = texts[&mine];
+    if (rest.empty()) rest = mine.dump().substr(1);
+    cli::part(fmt::format("{}{{\"rank\":{},{}", r == 0 ? "" : ",", r, rest));
+  }
+  cli::part("]}\n");
 }
 
 }  // namespace
 
 int dry_run(const TrainingOptions& given, int world, bool json) {
-  const TrainingOptions o = complete_options(given, world);
+  const TrainingOptions o = complete_options(given, world, Purpose::rehearse);
   for (const auto& notice : o.notices) log::warn("{}", notice);
   const ModelSpec model = model_of(o);
   const Placement placement = place(o.parallel);
-  const DType compute = o.compute();
-  Json out{{"layout", to_json(o.parallel)},
-           {"world_size", o.parallel.world()},
-           {"parameters", num_parameters(model)},
-           {"vocab_size", model.vocab_size},
-           {"padded_vocab_size", padded_vocab(model, o.parallel.tp)},
-           {"micro_batches", o.batch.num_micro_batches(o.parallel)}};
-  std::vector<Lane> lanes;  // by pipeline rank
-  for (int r = 0; r < o.parallel.pp; ++r) lanes.push_back(work_of(o, r).lane);
-  Json ranks = Json::array();
-  for (int r = 0; r < o.parallel.world(); ++r) {
-    const auto& at = placement.coordinates[static_cast<std::size_t>(r)];
-    std::int64_t parameters = 0;
-    for (const auto& spec : param_specs(model, o.parallel, at))
-      for (const auto& piece : spec.pieces) parameters += piece.box.size();
-    ranks.push_back(rank_json(r, parameters, plan_memory(model, o.parallel, o.batch, at, compute,
-                                                      lanes[static_cast<std::size_t>(at.pp)])));
-    if (o.async_save) {
-      const auto snapshot = bytes_to_write(model, o.parallel, at, compute);
-      ranks.back()["snapshot_bytes"] = snapshot;
-      ranks.back()["total_bytes"] = ranks.back()["total_bytes"].get<std::uint64_t>() + snapshot;
-    }
-  }
-  Json stages = Json::array();
-  for (const auto& s : stage_map(o.parallel, model.num_layers()))
-    stages.push_back({{"stage", s.stage}, {"pp_rank", s.pp_rank}, {"chunk", s.chunk}, {"layers", s.layers},
-                      {"holds", s.holds}});
-  Json groups = Json::object();
-  for (const auto& g : all_groups(placement)) groups[g.name] = g.groups;
-  if (json) {
-    out["stages"] = stages;
-    out["groups"] = groups;
-    out["ranks"] = ranks;
-    cli::object(out);
-    return 0;
-  }
-  cli::row({"layout", parallel_text(o.parallel)});
-  for (const char* key : {"world_size", "parameters", "vocab_size", "padded_vocab_size", "micro_batches"})
-    cli::row({key, out[key].dump()});
-  for (const auto& s : stages)
-    cli::row({"stage", s["stage"].dump(), "pp " + s["pp_rank"].dump(), "chunk " + s["chunk"].dump(), s["holds"]});
-  for (const auto& g : all_groups(placement)) {
-    std::vector<std::string> fields{"group", g.name};
-    for (const auto& ranks_of : g.groups) fields.push_back(list_text(ranks_of));
-    cli::row(fields);
-  }
-  for (const auto& r : ranks) {
-    std::vector<std::string> fields{"rank"};
-    for (const auto& [key, value] : r.items()) fields.push_back(key == "rank" ? value.dump() : key + "=" + value.dump());
-    cli::row(fields);
-  }
+  const StepFlops flops = step_flops(model, o.parallel, o.batch);
+  Json head{{"layout", json ? to_json(o.parallel) : Json(parallel_text(o.parallel))},
+            {"world_size", o.parallel.world()},
+            {"parameters", num_parameters(model)},
+            {"vocab_size", model.vocab_size},
+            {"padded_vocab_size", padded_vocab(model, o.parallel.tp)},
+            {"micro_batches", o.batch.num_micro_batches(o.parallel)},
+            {"flop_per_step", flops.causal},
+            {"flop_per_step_non_causal", flops.non_causal},
+            {"not_trainable_yet", not_trainable(o)},
+            {"stages", stages_json(o, model)}};
+  RankSizes sizes(o, model);
+  json ? print_json(head, placement, sizes) : print_text(head, placement, sizes);
   return 0;
 }
 

@@ -7,7 +7,9 @@
 
 namespace mt {
 
-// world 0: the product of the degrees. TSV sections on stdout, or with `json` one object.
+// world 0: the product of the degrees. TSV sections on stdout, or with `json` one object. What is laid out and not trainable
+// yet is accepted and named.
+//   cost   of the layers of a stage for every different rank, and of what is printed
 //   gives  0   fails  Error{config} with every problem
 int dry_run(const TrainingOptions& options, int world, bool json);
 

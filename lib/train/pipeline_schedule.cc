@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -20,6 +21,19 @@ bool is_file(const std::string& name) {
 Schedule schedule_of(const TrainingOptions& o) {
   return is_file(o.schedule) ? read_schedule(read_file(o.schedule), o.schedule)
                              : make_schedule(o.schedule, schedule_spec_of(o));
+}
+
+// As many micro-batches as show every rank's steady state.
+Schedule sample_of(const TrainingOptions& o) {
+  if (is_file(o.schedule)) return schedule_of(o);
+  ScheduleSpec spec = schedule_spec_of(o);
+  const int all = spec.num_micro_batches, group = spec.group_size > 0 ? spec.group_size : spec.pp;
+  const int enough = 4 * std::max(spec.pp, group);
+  if (all > enough + group) spec.num_micro_batches = enough + all % group;
+  Schedule s = make_schedule(o.schedule, spec);
+  const bool holds_all = std::any_of(s.max_in_flight.begin(), s.max_in_flight.end(),
+                                     [&](int n) { return n >= spec.num_micro_batches * s.chunks(); });
+  return holds_all ? schedule_of(o) : s;
 }
 
 bool is_v(const Schedule& s) {
@@ -93,7 +107,7 @@ void check_schedule(const TrainingOptions& o) {
     if (row->copies != 1) refuse("needs two copies of the weights");
     if (const std::string problem = problem_of(*row, schedule_spec_of(o)); !problem.empty()) refuse(problem);
   }
-  const Schedule s = schedule_of(o);
+  const Schedule s = sample_of(o);
   if (is_file(o.schedule)) check_file(o, s);
   if (s.copies != 1) refuse("needs two copies of the weights");
   if (s.chunks() != o.parallel.vpp)
@@ -108,13 +122,29 @@ void check_schedule(const TrainingOptions& o) {
                            o.parallel.stage(r, c)));
 }
 
-RankWork work_of(const TrainingOptions& o, int pp_rank) {
-  Schedule s = split_merged(schedule_of(o));
+namespace {
+
+// With messages, and recompute acts on these ranks behind the receive of the gradient: it arrives meanwhile.
+Schedule as_walked(const TrainingOptions& o, Schedule s, const std::vector<int>& ranks) {
+  s = split_merged(std::move(s));
   if (!has(s, is_send)) s = insert_communication(std::move(s));
+  if (o.parallel.recompute.on() && !has(s, [](Act a) { return a == Act::recompute; }))
+    s = insert_recompute(std::move(s), ranks);
+  return s;
+}
+
+}  // namespace
+
+RankWork work_of(const TrainingOptions& o, int pp_rank) {
+  Schedule s = as_walked(o, schedule_of(o), {pp_rank});
   const int buffers = gradient_buffers(s);
-  // Behind the receive of the gradient: it arrives meanwhile.
-  if (o.parallel.recompute.on() && !has(s, [](Act a) { return a == Act::recompute; })) s = insert_recompute(std::move(s), {pp_rank});
   return {std::move(s.lanes[static_cast<std::size_t>(pp_rank)]), buffers};
+}
+
+std::vector<Lane> sample_lanes(const TrainingOptions& o) {
+  std::vector<int> all(static_cast<std::size_t>(o.parallel.pp));
+  std::iota(all.begin(), all.end(), 0);
+  return as_walked(o, sample_of(o), all).lanes;
 }
 
 }  // namespace mt

@@ -29,4 +29,8 @@ struct RankWork {
 };
 RankWork work_of(const TrainingOptions& options, int pp_rank);
 
+// The lanes of all pipeline ranks, of as many micro-batches as show what is in flight in a step: for sizes alone.
+//   cost  of pp² micro-batches and virtual stages whatever the run's, unless the schedule is a file or holds all of them
+std::vector<Lane> sample_lanes(const TrainingOptions& options);
+
 }  // namespace mt

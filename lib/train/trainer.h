@@ -27,8 +27,10 @@ struct TrainerHooks {
 
 // Fill in what follows from other options (global batch, dp from the world, sequence parallel without tp) and refuse
 // what does not fit, with every problem listed. world 0: the degrees say how many ranks.
+// A rehearsal may ask for what is laid out and not trainable yet (context parallelism, experts).
 //   fails  Error{config}; Error{usage} for names that do not exist
-TrainingOptions complete_options(TrainingOptions options, int world);
+enum class Purpose { train, rehearse };
+TrainingOptions complete_options(TrainingOptions options, int world, Purpose purpose = Purpose::train);
 // The model: the checkpoint's with use_checkpoint_args, else from the options.   fails  as resolve() and read_manifest()
 ModelSpec model_of(const TrainingOptions& options);
 // True when the run starts from nothing: no `load`, or load_if_present and no checkpoint there yet.

@@ -89,8 +89,18 @@ std::vector<Case> cases() {
        [](Config& c) { c.batch.global_batch = 3; }, {[](Config& c) { c.batch.global_batch = 4; }}},
       {"world size 5 is not divisible by tp·cp·pp 2", "tp·cp·pp 1 or 5, or world size 4 or 6",
        [](Config& c) { c.limits.world = 5; }, {[](Config& c) { c.limits.world = 4; }}},
-      {"world size 8 is not tp·cp·pp·dp = 4", "data-parallel-size 4", [](Config& c) { c.limits.world = 8; },
-       {[](Config& c) { c.parallel.dp = 4; }}},
+      {"world size 8 is not tp·cp·pp·dp = 2·1·1·2 = 4",
+       "data-parallel-size 4, or tensor-model-parallel-size 4, or world size 4", [](Config& c) { c.limits.world = 8; },
+       {[](Config& c) { c.parallel.dp = 4; }, [](Config& c) { c.parallel.tp = 4; }, [](Config& c) { c.limits.world = 4; }}},
+      {"world size 128 is not tp·cp·pp·dp = 8·2·8·2 = 256",
+       "data-parallel-size 1, or context-parallel-size 1, or pipeline-model-parallel-size 4, or tensor-model-parallel-size "
+       "4, or world size 256",
+       [](Config& c) {
+         c.model.num_layers = 8;
+         c.parallel.tp = 8, c.parallel.cp = 2, c.parallel.pp = 8, c.limits.world = 128;
+       },
+       {[](Config& c) { c.parallel.dp = 1; }, [](Config& c) { c.parallel.cp = 1; }, [](Config& c) { c.parallel.pp = 4; },
+        [](Config& c) { c.parallel.tp = 4; }, [](Config& c) { c.limits.world = 256; }}},
       {"seq-length 16 is not divisible by 2·context-parallel-size 6", "2·context-parallel-size 4 or 8, or seq-length 12 or 18",
        [](Config& c) { c.parallel.cp = 3, c.limits.world = 12; },
        {[](Config& c) { c.parallel.cp = 2, c.limits.world = 8; }, [](Config& c) { c.batch.seq_length = 18; }}},

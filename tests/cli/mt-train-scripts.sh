@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Command lines of published sizes (tests/cli/scripts, written for these tests): validated and sized by a dry run, in less
+# than 1 GB. Parameters and bytes are computed here from the shapes.
+source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+ulimit -v 1000000
+scripts="$MT_TEST_SOURCE/tests/cli/scripts"
+# parameters LAYERS HIDDEN FFN KV_WIDTH VOCABULARY: a LLaMA shape whose heads are as wide as the model.
+parameters() { echo $(($1 * (2 * $2 * $2 + 2 * $2 * $4 + 3 * $2 * $3 + 2 * $2) + $2 + 2 * $5 * $2)); }
+field() { grep "^$1	" out.txt | cut -f 2; }
+same() { [ "$1" = "$2" ] || fail "'$1' is not '$2'"; }
+
+# 8B: context parallelism is laid out, marked, and refused by a real run.
+expect 3 "grad-reduce-in-bf16: gradients are f32" mt-train --dry-run --args-file "$scripts/dense_8b.sh"
+sed 's/ --grad-reduce-in-bf16//' "$scripts/dense_8b.sh" > 8b.sh
+expect 0 "--tensorboard-dir tb: metrics go to run.jsonl" mt-train --dry-run --args-file 8b.sh
+says $'layout\ttp 1, cp 2, pp 1, dp 64, ZeRO 1' $'world_size\t128' $'micro_batches\t2' \
+  $'not_trainable_yet\tcontext-parallel-size 2'
+same "$(field parameters)" "$(parameters 32 4096 14336 1024 128256)"
+same "$(field parameters)" 8030261248
+same "$(grep -c '^rank' out.txt)" 128
+expect 3 "context-parallel-size 2 is more than this program runs, 1" mt-train --args-file 8b.sh
+
+# 70B: chunks of 2 of its 80 layers are five a rank; every stage is printed.
+expect 0 "--use-flash-attn: there is one implementation" mt-train --dry-run --args-file "$scripts/dense_70b.sh"
+says $'layout\ttp 8, cp 1, pp 8, dp 8, vpp 5, sequence parallel, ZeRO 1' $'world_size\t512' $'micro_batches\t128' \
+  $'stage\t0\tpp 0\tchunk 0\tembedding, layers 0-1' $'stage\t39\tpp 7\tchunk 4\tlayers 78-79, output'
+same "$(field parameters)" "$(parameters 80 8192 28672 1024 128256)"
+same "$(grep -c '^stage' out.txt)" 40
+# A middle rank: 10 layers of a tensor-parallel eighth, norms whole. bf16 weights, f32 gradients, 12 bytes of states over dp 8.
+middle=$((10 * ((2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672) / 8 + 2 * 8192)))
+grep "^rank	128	" out.txt | grep -q "parameters=$middle	weight_bytes=$((2 * middle))	" || fail "rank 128: $(grep '^rank	128	' out.txt)"
+
+# 405B on 16384 ranks: 16 x 8 x 128, and 6 x parameters x tokens is most of its flop.
+expect 0 "" mt-train --dry-run --args-file "$scripts/dense_405b.flags" --world-size 16384
+says $'layout\ttp 8, cp 1, pp 16, dp 128, vpp 8, stages E|(t|)*126L, sequence parallel, ZeRO 1' \
+  $'stage\t0\tpp 0\tchunk 0\tembedding' $'stage\t127\tpp 15\tchunk 7\toutput'
+same "$(field parameters)" "$(parameters 126 16384 53248 1024 128256)"
+awk -v p="$(field parameters)" -v f="$(field flop_per_step)" 'BEGIN { r = f / (6 * p * 2048 * 8192); exit !(r > 1 && r < 1.1) }' ||
+  fail "flop $(field flop_per_step)"
+same "$(grep -c '^rank' out.txt)" 16384
+expect 0 "" mt-train --dry-run --json --args-file "$scripts/dense_405b.flags" --world-size 16384
+grep -q '"stages":\[{"stage":0,"pp_rank":0,"chunk":0,"layers":0,"holds":"embedding"}' out.txt || fail "$(head -c 2000 out.txt)"
+
+# Copied for 128 GPUs, made for 256: both numbers and what would do. 126 layers do not divide over 16 ranks alone.
+wide=(--args-file "$scripts/dense_70b.sh" --num-layers-per-virtual-pipeline-stage 10 --pipeline-model-parallel-size 8)
+expect 3 "world size 128 is not tp·cp·pp·dp = 8·2·8·2 = 256; try data-parallel-size 1, or context-parallel-size 1, or pipeline-model-parallel-size 4, or tensor-model-parallel-size 4, or world size 256" \
+  mt-train --dry-run --world-size 128 "${wide[@]}" --context-parallel-size 2 --data-parallel-size 2
+expect 0 "" mt-train --dry-run --world-size 256 "${wide[@]}" --context-parallel-size 2 --data-parallel-size 2
+sed 's/--pipeline-model-parallel-layout.*//' "$scripts/dense_405b.flags" > even.flags
+expect 3 "num-layers 126 is not divisible by pp·vpp 16; try pp·vpp 14 or 18, or num-layers 112 or 128, or --pipeline-model-parallel-layout 'Et*7|(t*8|)*14t*7L'" \
+  mt-train --dry-run --args-file even.flags
+expect 0 "" mt-train --dry-run --args-file even.flags --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split
+says $'layout\ttp 8, cp 1, pp 16, dp 1, stages Et*7|(t*8|)*14t*7L, sequence parallel, ZeRO 1'
+expect 0 "" mt-train --dry-run --args-file "$scripts/dense_70b.sh" --use-tp-pp-dp-mapping
+grep -q "^group	pp	0,8,16,24,32,40,48,56	" out.txt || fail "$(grep '^group	pp' out.txt | cut -c 1-200)"
+
+# Sizes that are slips of the keys.
+expect 3 "is more than 10000" mt-train --dry-run --args-file even.flags --num-layers 1000000
+expect 3 "more than 1000000" mt-train --dry-run --args-file even.flags --world-size 2147483647
+expect 3 "is more than this program runs, 512" mt-train --dry-run --args-file even.flags --pipeline-model-parallel-size 1024
+echo ok
