@@ -25,7 +25,7 @@ struct PipelineSplit {
 };
 
 // More stages than this are a slip of the keys.
-inline constexpr int kMostStages = 2048;
+inline constexpr int kMostStages = 1024;
 
 // One stage of a layout string.
 struct LayoutStage {

@@ -17,7 +17,7 @@ namespace mt {
 
 namespace {
 
-constexpr int kMostPipelineRanks = 512;  // schedules of more would take longer to write down than to doubt
+constexpr int kMostPipelineRanks = 256;  // schedules of more would take longer to write down than to doubt
 
 void check_names(const TrainingOptions& o) {
   const auto one_of = [](const char* flag, const std::string& v, std::initializer_list<const char*> names) {

@@ -57,5 +57,5 @@ grep -q "^group	pp	0,8,16,24,32,40,48,56	" out.txt || fail "$(grep '^group	pp' o
 # Sizes that are slips of the keys.
 expect 3 "is more than 10000" mt-train --dry-run --args-file even.flags --num-layers 1000000
 expect 3 "more than 1000000" mt-train --dry-run --args-file even.flags --world-size 2147483647
-expect 3 "is more than this program runs, 512" mt-train --dry-run --args-file even.flags --pipeline-model-parallel-size 1024
+expect 3 "is more than this program runs, 256" mt-train --dry-run --args-file even.flags --pipeline-model-parallel-size 1024
 echo ok
