@@ -124,27 +124,30 @@ void check_schedule(const TrainingOptions& o) {
 
 namespace {
 
-// With messages, and recompute acts on these ranks behind the receive of the gradient: it arrives meanwhile.
-Schedule as_walked(const TrainingOptions& o, Schedule s, const std::vector<int>& ranks) {
+Schedule with_messages(Schedule s) {
   s = split_merged(std::move(s));
-  if (!has(s, is_send)) s = insert_communication(std::move(s));
-  if (o.parallel.recompute.on() && !has(s, [](Act a) { return a == Act::recompute; }))
-    s = insert_recompute(std::move(s), ranks);
-  return s;
+  return has(s, is_send) ? s : insert_communication(std::move(s));
+}
+
+// Recompute acts stand behind the receive of the gradient: it arrives meanwhile.
+Schedule with_recompute(const TrainingOptions& o, Schedule s, const std::vector<int>& ranks) {
+  if (!o.parallel.recompute.on() || has(s, [](Act a) { return a == Act::recompute; })) return s;
+  return insert_recompute(std::move(s), ranks);
 }
 
 }  // namespace
 
 RankWork work_of(const TrainingOptions& o, int pp_rank) {
-  Schedule s = as_walked(o, schedule_of(o), {pp_rank});
+  Schedule s = with_messages(schedule_of(o));
   const int buffers = gradient_buffers(s);
+  s = with_recompute(o, std::move(s), {pp_rank});
   return {std::move(s.lanes[static_cast<std::size_t>(pp_rank)]), buffers};
 }
 
 std::vector<Lane> sample_lanes(const TrainingOptions& o) {
   std::vector<int> all(static_cast<std::size_t>(o.parallel.pp));
   std::iota(all.begin(), all.end(), 0);
-  return as_walked(o, sample_of(o), all).lanes;
+  return with_recompute(o, with_messages(sample_of(o)), all).lanes;
 }
 
 }  // namespace mt
