@@ -33,6 +33,12 @@ struct ChunkTask {
   std::uint64_t chunk;
 };
 
+// What a thread works with.
+struct Desk {
+  DataFiles files;
+  std::unique_ptr<std::byte[]> chunk;  // for shards that do not lie in their destination as in the file
+};
+
 double load_as_double(DType t, const std::byte* p) {
   const auto bits = [&](auto v) {
     std::memcpy(&v, p, sizeof v);
@@ -92,7 +98,7 @@ void convert(DType from, const std::byte* src, DType to, std::byte* dst, std::in
 class ReadJob {
  public:
   ReadJob(const fs::path& dir, const Manifest& manifest, bool verify)
-      : manifest_(manifest), verify_(verify), files_(dir, manifest) {}
+      : dir_(dir), manifest_(manifest), verify_(verify) {}
 
   void plan(std::span<const TensorRequest> requests) {
     std::map<const TensorEntry*, std::vector<const TensorRequest*>> by_tensor;
@@ -112,8 +118,6 @@ class ReadJob {
     for (const auto& r : reads_)
       for (std::uint64_t c = 0; c < r->shard->chunk_xxh3.size(); ++c) {
         tasks_.push_back({r.get(), c});
-        const auto begin = r->shard->begin + c * manifest_.chunk_bytes;
-        files_.expect({r->shard->file, begin, std::min(begin + manifest_.chunk_bytes, r->shard->end)});
       }
   }
 
@@ -128,13 +132,12 @@ class ReadJob {
 
  private:
   void work() {
-    std::unique_ptr<std::byte[]> scratch;
+    Desk here{DataFiles(dir_, manifest_), {}};
     try {
       for (;;) {
         const auto i = next_.fetch_add(1);
         if (i >= tasks_.size() || failed_) return;
-        read_chunk(tasks_[i], scratch);
-        files_.done(tasks_[i].read->shard->file);
+        read_chunk(tasks_[i], here);
       }
     } catch (...) {
       const std::lock_guard lock(failure_mutex_);
@@ -143,12 +146,12 @@ class ReadJob {
     }
   }
 
-  void read_chunk(const ChunkTask& task, std::unique_ptr<std::byte[]>& scratch) {
+  void read_chunk(const ChunkTask& task, Desk& here) {
     const auto& shard = *task.read->shard;
     const auto elem = static_cast<std::uint64_t>(bytes_of(task.read->tensor->dtype, 1));
     const auto begin = task.chunk * manifest_.chunk_bytes;
     const auto end = std::min(begin + manifest_.chunk_bytes, shard.end - shard.begin);
-    if (auto* place = in_place(*task.read)) return fetch(task, begin, end, place + begin);
+    if (auto* place = in_place(*task.read)) return fetch(task, here, begin, end, place + begin);
     auto parts = parts_in(*task.read, begin / elem, end / elem);
     if (parts.empty()) return;
     auto lo = begin, hi = end;
@@ -161,9 +164,9 @@ class ReadJob {
         hi = std::max(hi, static_cast<std::uint64_t>(offset_in(shard.box, last) + 1) * elem);
       }
     }
-    if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(manifest_.chunk_bytes);
-    fetch(task, lo, hi, scratch.get());
-    for (const auto& p : parts) place(*task.read, p, scratch.get(), lo);
+    if (!here.chunk) here.chunk = std::make_unique_for_overwrite<std::byte[]>(manifest_.chunk_bytes);
+    fetch(task, here, lo, hi, here.chunk.get());
+    for (const auto& p : parts) place(*task.read, p, here.chunk.get(), lo);
   }
 
   // Destination of a shard that is wanted whole, once, unconverted and in one piece.
@@ -207,10 +210,10 @@ class ReadJob {
 
   // Bytes [begin, end) of the shard; a whole chunk when hashes are compared. A piece is hashed while the core's cache
   // still has it.
-  void fetch(const ChunkTask& task, std::uint64_t begin, std::uint64_t end, std::byte* out) {
+  void fetch(const ChunkTask& task, Desk& here, std::uint64_t begin, std::uint64_t end, std::byte* out) {
     const auto& shard = *task.read->shard;
     Xxh3Stream hash;
-    files_.read({shard.file, shard.begin + begin, shard.begin + end}, out, [&](const std::byte* piece, std::size_t size) {
+    here.files.read({shard.file, shard.begin + begin, shard.begin + end}, out, [&](const std::byte* piece, std::size_t size) {
       if (verify_) hash.update(piece, size);
     });
     if (verify_) check_hash(task, hash.digest(), end - begin);
@@ -225,12 +228,12 @@ class ReadJob {
                             box_text(r.shard->box), r.shard->begin + task.chunk * manifest_.chunk_bytes,
                             r.shard->begin + task.chunk * manifest_.chunk_bytes + size, hash_text(found),
                             hash_text(wanted)),
-                files_.path(r.shard->file).string(), "take an older checkpoint");
+                (dir_ / manifest_.files[r.shard->file].name).string(), "take an older checkpoint");
   }
 
+  const fs::path& dir_;
   const Manifest& manifest_;
   bool verify_;
-  DataFiles files_;
   std::vector<std::unique_ptr<ShardRead>> reads_;
   std::vector<ChunkTask> tasks_;
   std::atomic<std::size_t> next_{0};
