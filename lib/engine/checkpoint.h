@@ -59,7 +59,7 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state);
 
 // Save the whole job's state as `meta.iteration`. Collective over the world.
 //   gives  bytes of this rank's data file
-//   fails  on every rank: with its own error where it failed, with Error{io} saying so elsewhere; nothing is left over
+//   fails  on every rank: with its own error where it failed, with the failing rank's elsewhere; nothing is left over
 //          and the previous checkpoint stays
 std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state);
 

@@ -22,12 +22,12 @@ struct SaveAttempt {
 };
 
 // Run one part of a save on this rank. Collective.
-//   fails  if it failed anywhere, on every rank: with its own error where it failed, with Error{io} elsewhere; the
-//          unfinished save is removed
+//   fails  if it failed anywhere, on every rank: with its own error where it failed, elsewhere with the first failing
+//          rank's, so that whoever is heard says why; the unfinished save is removed
 void together(const SaveAttempt& save, const std::function<void()>& act);
 
-// The end of a save that failed on some rank, called by all once no rank writes any more: removes it and throws, `mine`
-// where there is one. Collective.
+// The end of a save that failed on some rank, called by all once no rank writes any more: removes it and throws as
+// together(). Collective.   needs  `mine` on one rank or more
 [[noreturn]] void give_up_together(const SaveAttempt& save, const std::optional<Error>& mine);
 
 // What an act threw, as an Error: memory and std::filesystem too, so that other ranks need not wait for this one.

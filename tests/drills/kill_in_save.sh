@@ -77,5 +77,17 @@ for rank in 0 1; do
     resumed=$((resumed + 1))
   done
 done
-[ "$kills" -ge 5 ] || fail "only $kills kills"
+# A disk that fails under the write: the run ends with the status of its error, which names the file.
+for fault in eio:fsync:1:data_0000 enospc:write:1:data_0000; do
+  rm -rf ckpt
+  cp -r base ckpt
+  status=0
+  train "$([ "$ranks" = mpi ] && echo 1 || echo all)" "$fault" "${saving[@]}" || status=$?
+  [ "$status" = 5 ] || fail "$fault: status $status, wanted 5"
+  grep -q "iter_0000002.tmp/data_0000[01].safetensors" err || fail "$fault: the file is not named: $(cat err)"
+  nothing_left
+  mt-ckpt verify ckpt > verify.out 2>&1 || fail "$(cat verify.out)"
+  [ ! -e ckpt/.iter_0000002.tmp ] || fail "$fault: the unfinished save stays"
+done
+[ "$kills" -ge 3 ] || fail "only $kills kills"
 echo "$ranks $mode: $kills kills, $resumed of them resumed bitwise"
