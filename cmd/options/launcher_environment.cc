@@ -29,8 +29,9 @@ void check_launcher_environment(int local_ranks, const Environment& env) {
   if (mpi_rank) {
     for (const auto& [theirs, ours] : {std::pair{world, mpi_size}, {rank, mpi_rank}})
       if (theirs && ours && theirs->value != ours->value)
-        throw Error(Code::config, fmt::format("{} is {} in the environment, MPI's {} is {}", theirs->name, theirs->value,
-                                              ours->name, ours->value),
+        throw Error(Code::config,
+                    fmt::format("{} is {} in the environment, MPI's {} is {}", theirs->name, theirs->value, ours->name,
+                                ours->value),
                     "", fmt::format("unset {}, or let one launcher start the ranks", theirs->name));
     return;
   }

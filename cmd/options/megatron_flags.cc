@@ -74,7 +74,8 @@ void MegatronFlags::add_row(OptionTable& table, const FlagGroup& group, const st
     std::string said = e.name;
     for (const auto& v : e.argument.empty() ? std::vector<std::string>{} : values) said += " " + v;
     const bool legal = e.values.empty() || std::find(e.values.begin(), e.values.end(), values.at(0)) != e.values.end();
-    if (group.state == FlagState::accepted && legal) return notices_.push_back(fmt::format("--{}: {}", said, group.words));
+    if (group.state == FlagState::accepted && legal)
+      return notices_.push_back(fmt::format("--{}: {}", said, group.words));
     refused_.push_back({fmt::format("{}: {}", said, group.words), group.instead});
   };
   table.add_foreign(std::move(row));
@@ -130,8 +131,9 @@ std::vector<std::string> MegatronFlags::rewrite(const std::vector<std::string>& 
       if (!flags.empty()) flags.push_back(value), means += " " + value;
     }
     const std::string words = s->words;
-    notices_.push_back(means.empty() ? fmt::format("--{}: {}", g.name, words)
-                                     : fmt::format("--{} is read as {}{}{}", g.name, means, words.empty() ? "" : ": ", words));
+    std::string said = means.empty() ? "" : " is read as " + means;
+    if (!words.empty()) said += ": " + words;
+    notices_.push_back("--" + g.name + said);
     out.insert(out.end(), flags.begin(), flags.end());
   }
   return out;
@@ -149,7 +151,8 @@ void MegatronFlags::print(bool json) const {
       if (!e.values.empty()) values.clear();
       for (const auto& v : e.values) values += (values.empty() ? "" : " ") + v;
       if (json)
-        cli::object({{"flag", e.name}, {"state", state}, {"argument", e.argument}, {"why", group.words}, {"instead", group.instead},
+        cli::object({{"flag", e.name}, {"state", state}, {"argument", e.argument}, {"why", group.words},
+                     {"instead", group.instead},
                      {"values", e.values}});
       else
         cli::row({"--" + e.name, state, values, group.words, group.instead});

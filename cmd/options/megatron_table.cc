@@ -29,7 +29,8 @@ constexpr FlagGroup kGroups[] = {
    "tunes NCCL, which is not used"},
   {kAccepted, "local-rank=N lazy-mpu-init=N", "the launcher says which rank this is"},
   {kAccepted, "no-align-grad-reduce no-align-param-gather", "stages do not wait for one another to reduce or gather"},
-  {kAccepted, "distributed-timeout-seconds-after-init=N", "one limit holds throughout, --distributed-timeout-minutes"},
+  {kAccepted, "distributed-timeout-seconds-after-init=N",
+   "one limit holds throughout, --distributed-timeout-minutes"},
   {kAccepted, "cp-comm-type=N...", "it changes no size, and context parallelism is for --dry-run alone so far"},
   {kRefused, "hierarchical-context-parallel-sizes=N... hybrid-context-parallel max-seqlen-per-dp-cp-rank=N",
    "there is no context parallelism of several levels or of varying size", "--context-parallel-size"},
@@ -58,9 +59,11 @@ constexpr FlagGroup kGroups[] = {
    "yarn-correction-range-round-to-int no-yarn-correction-range-round-to-int mrope-section=N... "
    "relative-attention-num-buckets=N relative-attention-max-distance=N",
    "these positions are not there", "--position-embedding-type rope, --use-rope-scaling"},
-  {kRefused, "apply-layernorm-1p apply-residual-connection-post-layernorm", "norms stand before each sub-layer, as they are",
+  {kRefused, "apply-layernorm-1p apply-residual-connection-post-layernorm",
+   "norms stand before each sub-layer, as they are",
    "--normalization"},
-  {kRefused, "quick-geglu glu-linear-offset=N activation-func-clamp-value=N", "this activation is not there", "--swiglu"},
+  {kRefused, "quick-geglu glu-linear-offset=N activation-func-clamp-value=N", "this activation is not there",
+   "--swiglu"},
   {kRefused, "padded-vocab-size=N no-pad-vocab-size", "the padded vocabulary follows from its divisor",
    "--make-vocab-size-divisible-by"},
   {kRefused,
@@ -107,7 +110,8 @@ constexpr FlagGroup kGroups[] = {
    "optimizer-cpu-offload optimizer-offload-fraction=N overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
    "no-pin-cpu-params use-cpu-initialization init-model-with-meta-device",
    "everything is in host memory"},
-  {kAccepted, "optimizer-cuda-graph cuda-graph-impl=N cuda-graph-modules=N... cuda-graph-warmup-steps=N", "there is no CUDA"},
+  {kAccepted, "optimizer-cuda-graph cuda-graph-impl=N cuda-graph-modules=N... cuda-graph-warmup-steps=N",
+   "there is no CUDA"},
   {kRefused, "freeze-all-layers", "every weight is trained", "--lr 0"},
   {kRefused, "init-method-xavier-uniform no-initialization", "weights start normal", "--init-method-std"},
   {kAccepted, "data-parallel-random-init", "replicas start from the same values in every layout"},
@@ -115,7 +119,8 @@ constexpr FlagGroup kGroups[] = {
    "random numbers depend on the seed and the place alone, and runs repeat to the bit"},
 
   // Training length, batch, checks
-  {kSupported, "micro-batch-size global-batch-size train-iters train-samples rampup-batch-size iterations-to-skip exit-interval "
+  {kSupported,
+   "micro-batch-size global-batch-size train-iters train-samples rampup-batch-size iterations-to-skip exit-interval "
    "exit-duration-in-mins no-bias-gelu-fusion check-for-nan-in-loss-and-grad check-for-spiky-loss"},
   {kRefused, "step-batch-size-schedule=N decrease-batch-size-if-needed",
    "the batch grows by even steps to a size that divides", "--rampup-batch-size, --global-batch-size"},
@@ -126,7 +131,8 @@ constexpr FlagGroup kGroups[] = {
    "there is no garbage to collect and no queue to drain"},
   {kAccepted, "check-weight-hash-across-dp-replicas-interval=N gpu-sniff-test-interval=N",
    "replicas are equal by construction, which the project's tests hold"},
-  {kAccepted, "no-check-for-nan-in-loss-and-grad", "the check costs nothing and stays on; --non-finite-limit says how long a run of such steps may be"},
+  {kAccepted, "no-check-for-nan-in-loss-and-grad",
+   "the check costs nothing and stays on; --non-finite-limit says how long a run of such steps may be"},
   {kRefused, "check-for-large-grads", "large gradients are clipped", "--clip-grad"},
   {kAccepted, "calculate-per-token-loss",
    "the loss is the mean over the tokens of the whole batch, unless --mean-of-means-loss says otherwise"},
@@ -139,12 +145,14 @@ constexpr FlagGroup kGroups[] = {
   // Learning rate
   {kSupported,
    "lr min-lr lr-decay-style lr-decay-iters lr-wsd-decay-style lr-wsd-decay-iters lr-warmup-fraction lr-warmup-iters "
-   "lr-decay-samples lr-wsd-decay-samples lr-warmup-samples lr-warmup-init override-opt-param-scheduler use-checkpoint-opt-param-scheduler override-opt_param-scheduler "
+   "lr-decay-samples lr-wsd-decay-samples lr-warmup-samples lr-warmup-init override-opt-param-scheduler "
+   "use-checkpoint-opt-param-scheduler override-opt_param-scheduler "
    "use-checkpoint-opt_param-scheduler"},
 
   // Checkpoints
   {kSupported,
-   "save load save-interval persistent-save-interval save-retain-interval async-save ckpt-step finetune no-load-optim "
+   "save load save-interval persistent-save-interval save-retain-interval async-save ckpt-step finetune "
+   "no-load-optim "
    "use-checkpoint-args"},
   {kAccepted,
    "ckpt-format=N auto-detect-ckpt-format no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
@@ -158,7 +166,8 @@ constexpr FlagGroup kGroups[] = {
   {kRefused, "override-ckpt-iteration=N", "a checkpoint keeps its number", "--ckpt-step, or --finetune"},
   {kRefused, "pretrained-checkpoint=N", "weights alone come by another flag", "--load DIR --finetune"},
   {kRefused, "no-save-optim", "a checkpoint is whole", "--no-load-optim when it is read"},
-  {kAccepted, "no-save-rng no-load-rng load-main-params-from-ckpt", "there is no random state to keep; master weights are loaded"},
+  {kAccepted, "no-save-rng no-load-rng load-main-params-from-ckpt",
+   "there is no random state to keep; master weights are loaded"},
   {kAccepted, "exit-on-missing-checkpoint", "it always is an error, unless --load-if-present"},
   {kRefused, "use-mp-args-from-checkpoint-args", "the layout is this command line's", "the parallel sizes"},
   {kAccepted, "no-use-tokenizer-model-from-checkpoint-args no-save-tokenizer-assets",
@@ -167,10 +176,12 @@ constexpr FlagGroup kGroups[] = {
    "async-strategy=N use-persistent-ckpt-worker dist-ckpt-workers=N async-ckpt-cpu-priority=N "
    "async-ckpt-io-priority=N async-ckpt-use-cpu-shm",
    "a rank writes its own files, beside training by a thread of its own"},
-  {kRefused, "ckpt-convert-format=N ckpt-convert-save=N", "another tool rewrites checkpoints", "mt-reshard(1), mt-ckpt(1)"},
+  {kRefused, "ckpt-convert-format=N ckpt-convert-save=N", "another tool rewrites checkpoints",
+   "mt-reshard(1), mt-ckpt(1)"},
   {kRefused,
    "non-persistent-save-interval=N non-persistent-ckpt-type=N non-persistent-global-ckpt-dir=N "
-   "non-persistent-local-ckpt-dir=N non-persistent-local-ckpt-algo=N replication replication-jump=N replication-factor=N",
+   "non-persistent-local-ckpt-dir=N non-persistent-local-ckpt-algo=N replication replication-jump=N "
+   "replication-factor=N",
    "every checkpoint is kept, in one place", "--save-interval"},
   {kRefused,
    "save-params-interval=N save-wgrads-interval=N save-dgrads-interval=N save-activations-interval=N "
@@ -188,7 +199,8 @@ constexpr FlagGroup kGroups[] = {
   {kRefused, "grad-reduce-in-bf16 output-logit-dtype=N", "gradients are f32, logits as the weights", "leave it out"},
   {kRefused,
    "fp8-format=N fp8-recipe=N fp8-margin=N fp8-amax-history-len=N fp8-amax-compute-algo=N no-fp8-wgrad "
-   "fp8-param-gather fp8-output-proj first-last-layers-bf16 num-layers-at-start-in-bf16=N num-layers-at-end-in-bf16=N "
+   "fp8-param-gather fp8-output-proj first-last-layers-bf16 num-layers-at-start-in-bf16=N "
+   "num-layers-at-end-in-bf16=N "
    "reuse-grad-buf-for-mxfp8-param-ag",
    "there is no fp8", "--bf16"},
   {kRefused, "fp4-format=N fp4-recipe=N fp4-param-gather", "there is no fp4", "--bf16"},
@@ -265,7 +277,8 @@ constexpr FlagGroup kGroups[] = {
 
   // Data
   {kSupported,
-   "data-path train-data-path valid-data-path test-data-path split mock-data seq-length reset-position-ids reset-attention-mask eod-mask-loss"},
+   "data-path train-data-path valid-data-path test-data-path split mock-data seq-length reset-position-ids "
+   "reset-attention-mask eod-mask-loss"},
   {kRefused, "data-args-path=N per-split-data-args-path=N", "token files are named on the command line",
    "--data-path, --train-data-path, or --args-file for all arguments"},
   {kAccepted,
@@ -313,7 +326,8 @@ constexpr FlagGroup kGroups[] = {
    "fault-injector-fault-probabilities=N... fault-injector-fault-delay=N fault-injector-mtti-seconds=N "
    "fault-injector-offset-seconds=N fault-injector-delay-start-iteration=N fault-injector-seed=N",
    "faults are injected by the project's own drills", "kill -9 a rank"},
-  {kRefused, "adlr-autoresume adlr-autoresume-interval=N", "a limit of time ends a run by itself", "--exit-duration-in-mins"},
+  {kRefused, "adlr-autoresume adlr-autoresume-interval=N", "a limit of time ends a run by itself",
+   "--exit-duration-in-mins"},
   {kRefused, "run-workload-inspector-server", "there is no server inside", "mt-runs(1)"},
 };
 
@@ -335,7 +349,8 @@ constexpr Spelling kSpellings[] = {
   {"use-rmsnorm", false, "--normalization RMSNorm"},
   {"layernorm-epsilon", true, "--norm-epsilon"},
   {"warmup", true, "--lr-warmup-fraction"},
-  {"checkpoint-activations", false, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"},
+  {"checkpoint-activations", false,
+   "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"},
   {"distribute-checkpointed-activations", false, "--distribute-saved-activations"},
   {"no-query-key-layer-scaling", false, "", "queries and keys are not scaled by the layer"},
   {"no-async-tensor-model-parallel-allreduce", false, "", "tensor-parallel sums are waited for"},

@@ -48,7 +48,8 @@ class Script {
     ArgsFile out;
     out.ranks = ranks_;
     for (const Word& w : flags_) {
-      if (!w.unknown.empty()) throw Error(Code::usage, w.unknown, path_, "set it in the environment, or write the value out");
+      if (!w.unknown.empty())
+        throw Error(Code::usage, w.unknown, path_, "set it in the environment, or write the value out");
       out.flags.push_back(w.text);
     }
     return out;
@@ -59,8 +60,8 @@ class Script {
     throw Error(Code::usage, what, fmt::format("{}:{}", path_, line()), hint);
   }
   std::size_t line() const {
-    return 1 + static_cast<std::size_t>(
-                   std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())), '\n'));
+    const auto end = text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size()));
+    return 1 + static_cast<std::size_t>(std::count(text_.begin(), end, '\n'));
   }
   bool is(const char* s) const { return text_.compare(at_, std::char_traits<char>::length(s), s) == 0; }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -92,7 +93,8 @@ class Script {
   void add(Words& out, const Words& value, bool quoted, bool all) const;
   Words value_of(const std::string& name) const;
   Variable* find(const std::string& name) {
-    const auto it = std::find_if(variables_.begin(), variables_.end(), [&](const Variable& v) { return v.name == name; });
+    const auto it =
+        std::find_if(variables_.begin(), variables_.end(), [&](const Variable& v) { return v.name == name; });
     return it == variables_.end() ? nullptr : &*it;
   }
   const Variable* find(const std::string& name) const { return const_cast<Script*>(this)->find(name); }
@@ -134,7 +136,8 @@ void Script::command(const Words& words) {
     flags_.insert(flags_.end(), words.begin(), words.end());
     return;
   }
-  for (const char* keyword : {"if", "then", "else", "fi", "for", "while", "do", "done", "case", "esac", "function", "{", "[["})
+  for (const char* keyword :
+       {"if", "then", "else", "fi", "for", "while", "do", "done", "case", "esac", "function", "{", "[["})
     if (first == keyword)
       fail(fmt::format("'{}' would have to be run, and no shell is", keyword), "leave the flags alone in a file");
   const auto program = std::find_if(words.begin(), words.end(), [](const Word& w) {
@@ -293,7 +296,8 @@ Words Script::word() {
       for (++at_; peek() != '"';) {
         if (peek() == '\0') fail("a quote \" is not closed");
         if (is("\\\n")) at_ += 2, append(" ");
-        else if (peek() == '\\' && at_ + 1 < text_.size() && std::string_view("\"\\$`").find(text_[at_ + 1]) != std::string_view::npos)
+        else if (peek() == '\\' && at_ + 1 < text_.size() &&
+                 std::string_view("\"\\$`").find(text_[at_ + 1]) != std::string_view::npos)
           append(text_.substr(at_ + 1, 1)), at_ += 2;
         else if (peek() == '$' || peek() == '`') dollar(out, true);
         else append(text_.substr(at_++, 1));
@@ -331,7 +335,8 @@ void Script::dollar(Words& out, bool quoted) {
     at_ = end;
     return add(out, value, quoted, false);
   }
-  if (end < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[end])) || text_[end] == '@' || text_[end] == '*')) {
+  if (end < text_.size() &&
+      (std::isdigit(static_cast<unsigned char>(text_[end])) || text_[end] == '@' || text_[end] == '*')) {
     const Word what = unknown(fmt::format("${} is a parameter of the script, and it has none", text_[end]));
     at_ = end + 1;
     return add(out, {what}, quoted, false);

@@ -67,7 +67,8 @@ class LayoutReader {
     const auto [end, code] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), times);
     if (code != std::errc()) fail("a number must follow '*'");
     at_ = static_cast<std::size_t>(end - text_.data());
-    if (times > kMostLetters || times * what.size() > kMostLetters) fail(fmt::format("more than {} letters", kMostLetters));
+    if (times > kMostLetters || times * what.size() > kMostLetters)
+      fail(fmt::format("more than {} letters", kMostLetters));
     std::string out;
     for (std::size_t i = 0; i < times; ++i) out += what;
     return out;
@@ -97,8 +98,9 @@ struct Splitter {
 
   void add(std::string what, std::string nearest) { problems.push_back({std::move(what), std::move(nearest)}); }
   std::string offer(int count) const {
-    return num_layers < count ? "" : fmt::format("--pipeline-model-parallel-layout '{}'",
-                                                 pipeline_layout_text(nearly_even_split(num_layers, count)));
+    if (num_layers < count) return fmt::format("num-layers {}", count);
+    return fmt::format("--pipeline-model-parallel-layout '{}'",
+                       pipeline_layout_text(nearly_even_split(num_layers, count)));
   }
 
   void from_layout();
@@ -126,13 +128,14 @@ void Splitter::from_layout() {
         fmt::format("{} stages", near_text(count, count / p.pp * p.pp, (count / p.pp + 1) * p.pp)));
   vpp = std::max(1, count / p.pp);
   if (count % p.pp == 0 && p.vpp != 1 && p.vpp != vpp)
-    add(fmt::format("{} has {} stages, {} for each of {} pipeline ranks, and virtual stages are said to be {}", name, count,
-                    vpp, p.pp, p.vpp),
+    add(fmt::format("{} has {} stages, {} for each of {} pipeline ranks, and virtual stages are said to be {}", name,
+                    count, vpp, p.pp, p.vpp),
         fmt::format("num-virtual-stages-per-pipeline-rank {}, or none", vpp));
   if (embeddings != 1 || losses != 1 || !list.front().embedding || !list.back().loss)
     add(fmt::format("{} must hold one E, at its beginning, and one L, at its end", name), offer(count));
   if (layers != num_layers)
-    add(fmt::format("{} has {} layers (letters t), num-layers is {}", name, layers, num_layers), offer(count));
+    add(fmt::format("{} has {} layers (letters t), num-layers is {}", name, layers, num_layers),
+        fmt::format("num-layers {}, or {}", layers, offer(count % p.pp == 0 ? count : p.pp)));
   if (multi_token > 0)
     add(fmt::format("{} holds {} multi-token prediction layers (letters m), which this program does not have", name,
                     multi_token), "the same without m");
@@ -149,8 +152,9 @@ void Splitter::from_ends() {
       return add(fmt::format("{} {} is not divisible by num-virtual-stages-per-pipeline-rank {}", name(end), *n, vpp),
                  fmt::format("{} {}", name(end), near_text(*n, *n / vpp * vpp, (*n / vpp + 1) * vpp)));
   }
-  if (p.pp == 1) return add(fmt::format("{} with pipeline-model-parallel-size 1", name(split.first_layers ? "first" : "last")),
-                            "pipeline-model-parallel-size 2, or none");
+  if (p.pp == 1)
+    return add(fmt::format("{} with pipeline-model-parallel-size 1", name(split.first_layers ? "first" : "last")),
+               "pipeline-model-parallel-size 2, or none");
   const int first = split.first_layers.value_or(0), last = split.last_layers.value_or(0);
   const int others = p.pp - int{split.first_layers.has_value()} - int{split.last_layers.has_value()};
   const int rest = num_layers - first - last;
@@ -185,8 +189,7 @@ void Splitter::from_counted() {
     const int unit = p.pp * vpp, below = (num_layers + counted) / unit * unit - counted;
     return add(fmt::format("num-layers {} and {} counted for embedding and loss are not divisible by pp·vpp {}", num_layers,
                            counted, unit),
-               fmt::format("num-layers {}{}", near_text(num_layers, below, below + unit),
-                           num_layers < unit ? "" : ", or " + offer(unit)));
+               fmt::format("num-layers {}, or {}", near_text(num_layers, below, below + unit), offer(unit)));
   }
   stages.assign(static_cast<std::size_t>(p.pp * vpp), (num_layers + counted) / (p.pp * vpp));
   stages.front() -= int{split.count_embedding};
@@ -206,8 +209,7 @@ void Splitter::virtual_stages() {
   if (each < 1) return add(name + ", must be at least 1", "num-layers-per-virtual-pipeline-stage 1");
   if (all % p.pp != 0)
     return add(fmt::format("{}: {} layers are not divisible by pipeline-model-parallel-size {}", name, all, p.pp),
-               fmt::format("pipeline-model-parallel-size {}{}{}", nearest_divisors(all, p.pp),
-                           num_layers < p.pp ? "" : ", or ", offer(p.pp)));
+               fmt::format("pipeline-model-parallel-size {}, or {}", nearest_divisors(all, p.pp), offer(p.pp)));
   if (all / p.pp % each != 0)
     return add(fmt::format("{} does not divide the {} layers of a pipeline rank", name, all / p.pp),
                fmt::format("num-layers-per-virtual-pipeline-stage {}", nearest_divisors(all / p.pp, each)));

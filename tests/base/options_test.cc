@@ -332,5 +332,36 @@ TEST_F(OptionsTest, HiddenOptionsWork) {
   EXPECT_TRUE(old_way);
 }
 
+// Another program's flags: accepted by their own setter, hinted at, shown nowhere.
+TEST_F(OptionsTest, ForeignRowsAreHintedAtAndShownNowhere) {
+  std::vector<std::string> said;
+  OptionRow row;
+  row.name = "transformer-impl";
+  row.argument = "X";
+  row.hidden = row.foreign = true;
+  row.set = [&said](const std::vector<std::string>& values) { said = values; };
+  table.add_foreign(row);
+  table.also_known("old-spelling");
+  parse({"--transformer-impl", "local"});
+  EXPECT_EQ(said, std::vector<std::string>{"local"});
+  EXPECT_NE(error({"--transformer-imp", "x"}).find("did you mean --transformer-impl?"), std::string::npos);
+  EXPECT_NE(error({"--old-speling"}).find("did you mean --old-spelling?"), std::string::npos);
+  EXPECT_EQ(table.help().find("transformer-impl"), std::string::npos);
+  EXPECT_FALSE(table.resolved().contains("transformer-impl"));
+}
+
+TEST_F(OptionsTest, ARewrittenCommandLineIsWhatIsParsed) {
+  table.rewrite([](const std::vector<std::string>& arguments) {
+    std::vector<std::string> out;
+    for (const auto& a : arguments)
+      if (a == "--twice") out.insert(out.end(), {"--seed", "7", "--lr", "0.5"});
+      else out.push_back(a);
+    return out;
+  });
+  parse({"--seed", "1", "--twice", "--lr", "0.25"});
+  EXPECT_EQ(seed, 7u);
+  EXPECT_EQ(lr, 0.25);
+}
+
 }  // namespace
 }  // namespace mt

@@ -37,6 +37,7 @@ expect 3 "'tp' is there twice" mt-topo groups --world-size 4 --rank-order tp-tp-
 expect 3 "pipeline ranks are 2 apart for dense layers and 1 for experts" mt-topo groups --world-size 8 \
   --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --expert-tensor-parallel-size 1 --rank-order tp-cp-ep-pp-dp
 expect 2 "at least 1" mt-topo groups --world-size 4 --tensor-model-parallel-size 0
+[ "$(groups --world-size 1000000 --tensor-model-parallel-size 1000 --group dp | wc -w)" = 1000 ] || fail "groups of a large world"
 for world in 0 -1 1000001 2147483647; do expect 2 "found $world" mt-topo groups --world-size "$world"; done
 expect 2 "found -2" mt-topo groups --pipeline-model-parallel-size -2
 expect 2 "need 4294967296 ranks" mt-topo groups --tensor-model-parallel-size 65536 --pipeline-model-parallel-size 65536
