@@ -95,6 +95,7 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
   mt::options::add_data(table, options.data);
   mt::options::add_checkpoint(table, options);
   mt::options::add_run(table, options);
+  mt::options::add_telemetry(table, options);
   given->launch.add_timeout(table);
   table.group("Launch");
   given->launch.add_local_ranks(table);

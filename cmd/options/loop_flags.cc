@@ -31,4 +31,15 @@ void add_loop(OptionTable& t, TrainingOptions& o) {
   t.add("validation-set-names", o.validation_set_names, "NAME", "their names; default those of the files");
 }
 
+void add_telemetry(OptionTable& t, TrainingOptions& o) {
+  t.group("Logging");
+  t.add("timing-log-level", o.timers.log_level, "N", "after a log line, times of a step's phases (1), and its acts (2)")
+      .between(0, 2);
+  t.add("timing-log-option", o.timers.log_option, "HOW", "over ranks").choices = {"minmax", "max", "all"};
+  t.add("log-straggler", o.timers.straggler, "", "after a log line, the slowest and the fastest rank's compute");
+  t.add("trace", o.trace, "FILE", "a timeline of all ranks for Perfetto, written at the end");
+  t.add("tensorboard-dir", o.tensorboard_dir, "DIR", "curves for TensorBoard");
+  t.add("tensorboard-log-interval", o.tensorboard_log_interval, "N", "a point every N steps", "steps").at_least(1);
+}
+
 }  // namespace mt::options

@@ -250,20 +250,21 @@ constexpr FlagGroup kGroups[] = {
 
   // Logging, validation, profiling
   {kSupported,
+   "timing-log-level timing-log-option log-straggler tensorboard-dir tensorboard-log-interval "
    "log-interval eval-iters eval-interval full-validation multiple-validation-sets validation-set-names"},
   {kAccepted, "log-throughput", "every log line has it"},
   {kAccepted,
-   "log-params-norm log-num-zeros-in-grad log-energy log-progress log-memory-interval=N timing-log-level=N "
-   "timing-log-option=N no-barrier-with-level-1-timing log-straggler straggler-ctrlr-port=N straggler-minmax-count=N "
+   "log-params-norm log-num-zeros-in-grad log-energy log-progress log-memory-interval=N "
+   "no-barrier-with-level-1-timing straggler-ctrlr-port=N straggler-minmax-count=N "
    "disable-straggler-on-startup",
    "it is not measured; what is, stands in run.jsonl, a line a step"},
   {kAccepted,
-   "tensorboard-dir=N tensorboard-log-interval=N tensorboard-queue-size=N log-timers-to-tensorboard "
+   "tensorboard-queue-size=N log-timers-to-tensorboard "
    "no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard log-memory-to-tensorboard "
    "log-world-size-to-tensorboard wandb-project=N wandb-exp-name=N wandb-save-dir=N wandb-entity=N otel-enabled "
    "otel-service-name=N otel-span-groups=N no-one-logger one-logger-project=N one-logger-run-name=N "
    "app-tag-run-name=N app-tag-run-version=N",
-   "metrics go to run.jsonl and the registry, see mt-runs(1)"},
+   "metrics go to run.jsonl and the registry, see mt-runs(1), and all of them to --tensorboard-dir"},
   {kAccepted, "logging-level=N", "--quiet and --verbose say how much is told"},
   {kRefused,
    "start-eval-at-iter=N eval-global-batch-size=N eval-micro-batch-size=N",

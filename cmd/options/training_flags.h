@@ -15,6 +15,7 @@ void add_parallel(OptionTable& table, TrainingOptions& options);
 void add_batch(OptionTable& table, TrainingOptions& options);
 void add_optimizer(OptionTable& table, TrainingOptions& options);
 void add_loop(OptionTable& table, TrainingOptions& options);
+void add_telemetry(OptionTable& table, TrainingOptions& options);
 void add_precision(OptionTable& table, TrainingOptions& options);
 void add_recompute(OptionTable& table, RecomputeOptions& recompute);
 void add_data(OptionTable& table, DataOptions& data);

@@ -8,6 +8,7 @@ namespace {
 
 // Batches from sample `first` on.
 void score_set(TrainingRun& run, const RunData::Set& set, std::int64_t first, std::int64_t num_batches) {
+  const TimedSpan span(run.timeline, Timeline::Kind::phase, "evaluate");
   double sum = 0, count = 0;
   for (std::int64_t i = 0; i < num_batches; ++i) {
     const auto batches = set.batches->step(first + i * run.options.batch.global_batch, run.options.parallel.dp,

@@ -62,9 +62,37 @@ RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool
   } catch (const std::exception& e) {
     log::warn("metrics are not recorded: {}", e.what());
   }
+  if (!options.tensorboard_dir.empty()) tensorboard_ = std::make_unique<TensorboardWriter>(options.tensorboard_dir);
 }
 
 RunReporter::~RunReporter() = default;
+
+bool log_is_due(const TrainingOptions& o, std::int64_t iteration) {
+  return iteration == 1 || iteration == o.train_iters || (o.log_interval > 0 && iteration % o.log_interval == 0);
+}
+
+void RunReporter::point(const std::string& tag, double value, std::int64_t iteration) {
+  if (!tensorboard_) return;
+  try {
+    tensorboard_->scalar(tag, value, iteration);
+    tensorboard_->scalar(tag + " vs samples", value, consumed_samples_);
+  } catch (const Error& e) {
+    log::warn("tensorboard: {}; nothing more is written there", e.what());
+    tensorboard_.reset();
+  }
+}
+
+void RunReporter::draw(const StepReport& r) {
+  consumed_samples_ = r.consumed_samples;
+  if (!tensorboard_ || r.iteration % options_.tensorboard_log_interval != 0) return;
+  const std::pair<const char*, double> points[] = {
+      {"lm loss", r.loss},           {"learning-rate", r.learning_rate}, {"grad-norm", r.grad_norm},
+      {"batch-size", static_cast<double>(r.global_batch)},               {"loss-scale", r.loss_scale},
+      {"iteration-time", r.step_s},  {"throughput", r.tflops},           {"mfu", r.mfu},
+      {"skipped-iterations", static_cast<double>(r.skipped_so_far)}};
+  for (const auto& [tag, value] : points) point(tag, value, r.iteration);
+  if (tensorboard_) tensorboard_->flush();
+}
 
 void RunReporter::record(Json event) {
   if (!log_) return;
@@ -93,21 +121,22 @@ void RunReporter::step(const StepReport& r) {
   Json e{{"event", "step"},           {"iteration", r.iteration},         {"consumed_samples", r.consumed_samples},
          {"loss", r.loss},            {"grad_norm", r.grad_norm},         {"learning_rate", r.learning_rate},
          {"step_s", r.step_s},        {"tokens_per_s", r.tokens_per_s},   {"tflops", r.tflops},
+         {"tflops_non_causal", r.tflops_non_causal},
+         {"tflops_with_recompute", r.tflops_with_recompute},
          {"mfu", r.mfu}};
   e["global_batch_size"] = r.global_batch;
   if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
   if (r.spike) e["spike"] = true;
   record(std::move(e));
+  draw(r);
   interval_s_ += r.step_s;
   ++interval_steps_;
   if (std::isfinite(r.loss)) {
     interval_loss_ += r.loss;
     ++interval_losses_;
   }
-  const bool due = r.iteration == 1 || r.iteration == options_.train_iters ||
-                   (options_.log_interval > 0 && r.iteration % options_.log_interval == 0);
-  if (!due) return;
+  if (!log_is_due(options_, r.iteration)) return;
   const double loss = interval_losses_ > 0 ? interval_loss_ / static_cast<double>(interval_losses_) : NAN;
   const std::string line =
       log_line(r, options_.train_iters, interval_s_ / static_cast<double>(interval_steps_), loss);
@@ -143,6 +172,10 @@ void RunReporter::evaluation(std::int64_t iteration, const std::string& name, do
   std::fflush(stdout);
   record({{"event", "evaluation"}, {"iteration", iteration}, {"name", name}, {"loss", loss}, {"ppl", ppl},
           {"tokens", tokens}});
+  const std::string tag = "lm loss " + (name == "validation" || name == "test" ? name : "validation-" + name);
+  point(tag, loss, iteration);
+  point(tag + " ppl", ppl, iteration);
+  if (tensorboard_) tensorboard_->flush();
 }
 
 void RunReporter::end(const std::string& status) {

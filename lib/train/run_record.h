@@ -13,6 +13,7 @@
 #include "engine/async_save.h"
 #include "registry/event_log.h"
 #include "registry/index.h"
+#include "train/tensorboard.h"
 #include "train/training_options.h"
 
 namespace mt {
@@ -21,7 +22,8 @@ struct StepReport {
   std::int64_t iteration = 0, consumed_samples = 0, global_batch = 0;
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double step_s = 0;
-  double tokens_per_s = 0, tflops = 0, mfu = 0;  // tflops: TFLOP/s a rank, causal reading; mfu: share of the peak
+  // TFLOP/s a rank in three readings (layout/flops.h); mfu: the causal one's share of the peak.
+  double tokens_per_s = 0, tflops = 0, tflops_non_causal = 0, tflops_with_recompute = 0, mfu = 0;
   double loss_scale = 1;
   bool skipped = false;                          // non-finite: nothing was updated
   bool spike = false;
@@ -35,6 +37,9 @@ std::string log_line(const StepReport& report, std::int64_t train_iters, double 
 
 // Where the record of a run stands: --metrics-file, else run.jsonl in --save, else here.
 std::filesystem::path metrics_path(const TrainingOptions& options);
+
+// True at steps that get a line: the first, the last, and multiples of the interval.
+bool log_is_due(const TrainingOptions& options, std::int64_t iteration);
 
 class RunReporter {
  public:
@@ -53,10 +58,15 @@ class RunReporter {
 
  private:
   void record(Json event);
+  void draw(const StepReport& report);
+  // A point of a curve over steps, and of the same over samples; a file that cannot be written is a warning, once.
+  void point(const std::string& tag, double value, std::int64_t iteration);
   TrainingOptions options_;
   std::string tool_;
   std::optional<EventLog> log_;
   RunIndex index_;
+  std::unique_ptr<TensorboardWriter> tensorboard_;
+  std::int64_t consumed_samples_ = 0;
   double interval_s_ = 0, interval_loss_ = 0;
   std::int64_t interval_steps_ = 0, interval_losses_ = 0;
   double started_s_ = 0, last_follow_s_ = 0;

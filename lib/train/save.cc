@@ -53,6 +53,7 @@ void save_checkpoint(TrainingRun& run) {
     finish_save(run);
   }
   run.phase("save");
+  const TimedSpan span(run.timeline, Timeline::Kind::phase, "save-checkpoint");
   const auto meta = meta_of(run);
   run.saved_iteration = run.at.iteration;
   if (run.async_saver) return run.async_saver->start(meta);

@@ -66,8 +66,10 @@ void report_step(TrainingRun& run, StepReport r) {
   r.skipped_samples = run.at.skipped_samples;
   r.tokens_per_s = static_cast<double>(r.global_batch) * batch.seq_length / r.step_s;
   const double share = static_cast<double>(r.global_batch) / batch.global_batch;
-  const double flop_per_s = run.step_flop * share / r.step_s / run.world.size();
+  const double per_flop = share / r.step_s / run.world.size(), flop_per_s = run.step_flop.causal * per_flop;
   r.tflops = flop_per_s * 1e-12;
+  r.tflops_non_causal = run.step_flop.non_causal * per_flop * 1e-12;
+  r.tflops_with_recompute = run.step_flop.with_recompute * per_flop * 1e-12;
   r.mfu = run.peak_flop_per_s > 0 ? flop_per_s / run.peak_flop_per_s : 0;
   r.skipped_so_far = run.at.skipped;
   run.report->step(r);
@@ -89,6 +91,32 @@ bool is_spike(TrainingRun& run, double loss) {
               loss / at.largest_early_loss, kEarlyLosses);
   return spike;
 }
+
+// The acts of a lane as spans: each ends where the next begins.
+class LaneSpans {
+ public:
+  explicit LaneSpans(Timeline* timeline) : timeline_(timeline) {}
+  std::function<void(const Step&)> on_step() {
+    if (!timeline_) return {};
+    return [this](const Step& step) {
+      end();
+      open_.emplace(timeline_, Timeline::Kind::lane, name_of(step.act), Timeline::Numbers{step.chunk, step.micro_batch});
+    };
+  }
+  void end() { open_.reset(); }
+
+ private:
+  // Megatron's timer names where it has them.
+  static const char* name_of(Act act) {
+    switch (act) {
+      case Act::forward: return "forward-compute";
+      case Act::backward: return "backward-compute";
+      default: return act_name(act);
+    }
+  }
+  Timeline* timeline_;
+  std::optional<TimedSpan> open_;
+};
 
 // The step is not taken; its samples are read over.
 void skip_step(TrainingRun& run, std::int64_t global_batch) {
@@ -120,24 +148,33 @@ void train_step(TrainingRun& run) {
   const int global_batch = o.batch_schedule.at(at.consumed_samples);
   if (std::find(o.iterations_to_skip.begin(), o.iterations_to_skip.end(), at.iteration) != o.iterations_to_skip.end())
     return skip_step(run, global_batch);
+  const TimedSpan whole(run.timeline, Timeline::Kind::step, "iteration", {at.iteration});
   run.phase("batch");
+  TimedSpan fetching(run.timeline, Timeline::Kind::phase, "batch-generator");
   const auto batches =
       run.data.train->step(at.consumed_samples, global_batch, o.parallel.dp, run.groups.coordinate.dp);
+  fetching.end();
   const double count = global_sum(run, unmasked(batches));
   if (count <= 0)
     throw Error(Code::data, fmt::format("no token of the batch at iteration {} has a loss", at.iteration), "",
                 "look at --eod-mask-loss and the data");
   run.store->zero_grads(run.stream);
   run.phase("forward-backward");
+  TimedSpan walking(run.timeline, Timeline::Kind::phase, "forward-backward");
   const Lane& lane = run.lane(global_batch);
+  LaneSpans acts(run.timeline);
   const auto losses = o.mean_of_means_loss
-                          ? run.executor->run_lane(lane, weighted_by_micro_batch(batches, o.parallel.dp), 1, {})
-                          : run.executor->run_lane(lane, batches, 1 / count, {});
+                          ? run.executor->run_lane(lane, weighted_by_micro_batch(batches, o.parallel.dp), 1,
+                                                    acts.on_step())
+                          : run.executor->run_lane(lane, batches, 1 / count, acts.on_step());
+  acts.end();
+  walking.end();
   if (run.hooks.after_backward) run.hooks.after_backward(at.iteration, *run.store);
   StepReport report;
   report.global_batch = global_batch;
   report.loss = loss_sum(run, masked_sum(batches, losses)) / count;
   run.phase("optimizer");
+  TimedSpan updating(run.timeline, Timeline::Kind::phase, "optimizer");
   report.learning_rate = run.lr.learning_rate(at.schedule_samples);
   report.loss_scale = run.loss_scaler.scale();
   // The loss is the same on all ranks, so all skip the update together.
@@ -146,6 +183,7 @@ void train_step(TrainingRun& run) {
                                                 run.lr.weight_decay(at.schedule_samples), report.loss_scale)
                           : Optimizer::StepResult{NAN, true};
   run.stream.synchronize();
+  updating.end();
   report.grad_norm = result.grad_norm;
   report.skipped = result.skipped;
   report.spike = is_spike(run, report.loss);

@@ -1,10 +1,15 @@
 #include "train/trainer.h"
 
+#include <cstdio>
+#include <string_view>
+
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/timed.h"
 #include "train/evaluate.h"
 #include "train/save.h"
 #include "train/stop_request.h"
+#include "train/timers.h"
 #include "train/train_step.h"
 #include "train/training_run.h"
 
@@ -35,6 +40,30 @@ void announce(TrainingRun& run) {
     log::info("stage {}: pipeline rank {}, chunk {}: {}", s.stage, s.pp_rank, s.chunk, s.holds);
 }
 
+// The timers and the straggler line, at the steps that have a log line. Collective.
+void tell_times(TrainingRun& run, std::int64_t& since) {
+  const auto& timers = run.options.timers;
+  if ((timers.log_level == 0 && !timers.straggler) || !log_is_due(run.options, run.at.iteration)) return;
+  std::vector<std::map<std::string, Timeline::Total>> ranks;
+  for (const auto& text : gather_texts(run.world, run.stream, totals_text(run.timeline->take_totals())))
+    ranks.push_back(totals_from_text(text));
+  const std::int64_t steps = run.at.iteration - since;
+  since = run.at.iteration;
+  if (!run.speaks()) return;
+  if (const auto text = timers_text(ranks, timers, steps); !text.empty()) std::printf("%s\n", text.c_str());
+  if (timers.straggler) std::printf("%s\n", straggler_text(ranks, steps).c_str());
+  std::fflush(stdout);
+}
+
+std::vector<std::string> row_names(const TrainingRun& run) {
+  std::vector<std::string> names;
+  for (std::size_t r = 0; r < run.groups.placement.coordinates.size(); ++r) {
+    const Coordinate& c = run.groups.placement.coordinates[r];
+    names.push_back(fmt::format("rank {}: tp {}, dp {}, pp {}", r, c.tp, c.dp, c.pp));
+  }
+  return names;
+}
+
 int run_loop(TrainingRun& run) {
   const auto& o = run.options;
   const auto& at = run.at;
@@ -44,9 +73,11 @@ int run_loop(TrainingRun& run) {
   if (run.report) announce(run);
   int code = 0;
   bool leave = false;
+  std::int64_t timed_from = at.iteration;  // totals are of the steps since
   const bool trained = at.iteration < o.train_iters;
   while (!leave && at.iteration < o.train_iters) {
     train_step(run);
+    tell_times(run, timed_from);
     follow_save(run);
     code = stop_code(run);
     // Before the save: where validation stands is part of the checkpoint.
@@ -70,6 +101,7 @@ int run_loop(TrainingRun& run) {
                           "checkpoint is untouched", at.iteration, at.skipped_in_a_row));
   if (run.report) run.report->end(code == 0 ? "done" : code_name(static_cast<Code>(code)));
   run.store->finish_reduce(run.stream, run.groups);  // gathers of the last step's weights
+  if (!o.trace.empty()) write_trace(o.trace, *run.timeline, run.world, run.stream, row_names(run));
   run.world.barrier(run.stream).wait_host();
   return code;
 }
@@ -78,7 +110,29 @@ int run_loop(TrainingRun& run) {
 
 int train(Communicator& world, const TrainingOptions& options, const TrainerHooks& hooks) {
   const StopRequest stop;
-  TrainingRun run(world, options, hooks);
+  if (options.trace.empty() && options.timers.log_level == 0 && !options.timers.straggler) {
+    TrainingRun run(world, options, hooks);
+    return run_loop(run);
+  }
+  Timeline timeline(!options.trace.empty());
+  const char* phase = "";  // of the step, for what of its time is spent standing still
+  TrainerHooks noting = hooks;
+  noting.on_phase = [&](const char* name, std::int64_t iteration) {
+    phase = name;
+    if (hooks.on_phase) hooks.on_phase(name, iteration);
+  };
+  const comm::StandStillSink sink = [&](const comm::StandStill& s) {
+    const bool bubble = std::string_view(s.operation) == "recv" && s.group != "world";
+    timeline.add(bubble ? Timeline::Kind::bubble : Timeline::Kind::exposed, s.group + " " + s.operation, s.begin, s.end,
+                 {s.bytes});
+    if (std::string_view(phase) == "forward-backward")
+      timeline.add_seconds("exposed in forward-backward", std::chrono::duration<double>(s.end - s.begin).count());
+  };
+  const auto watched = comm::timed(world, sink);
+  TrainingRun run(*watched, options, noting);
+  run.timeline = &timeline;
+  watched->barrier(run.stream).wait_host();
+  timeline.restart();
   return run_loop(run);
 }
 

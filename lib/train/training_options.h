@@ -14,6 +14,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "train/batch_schedule.h"
+#include "train/timer_options.h"
 
 namespace mt {
 
@@ -100,6 +101,10 @@ struct TrainingOptions {
   int threads = 0;               // per rank; 0: cores / ranks of this host
   bool deferred_stream = false;  // debug: queued work runs as late as its events allow
   std::string metrics_file, registry = "mt-runs.db";
+  TimerOptions timers;
+  std::string trace;            // a timeline of all ranks, written at the end; empty: none
+  std::string tensorboard_dir;  // empty: none
+  std::int64_t tensorboard_log_interval = 1;
   Json resolved;  // every flag, for the record
 
   DType compute() const { return bf16 ? DType::bf16 : fp16 ? DType::f16 : DType::f32; }

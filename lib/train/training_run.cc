@@ -43,6 +43,14 @@ void require_memory(const TrainingRun& run, const Coordinate& at) {
                 "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
 
+// A trace is written at the end: that it cannot be is said at the beginning.
+void require_place(const std::string& file) {
+  const auto parent = std::filesystem::path(file).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  if (::access(directory.c_str(), W_OK) != 0 || std::filesystem::is_directory(file))
+    throw Error(Code::io, "cannot write the trace there", file, "name a file in a directory that is there");
+}
+
 // Of a run that does not continue what lies in --save: the first iteration it can write there.
 std::optional<std::int64_t> first_save(const TrainingOptions& o, const Reader* reader) {
   if (!reader || o.finetune) return o.train_iters > 0 ? 1 : 0;
@@ -66,6 +74,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   const auto& o = options;
   require_same_options(o, world, stream);
   if (speaks()) require_event_log(metrics_path(o));
+  if (speaks() && !o.trace.empty()) require_place(o.trace);
   if (speaks())
     for (const auto& notice : o.notices) log::warn("{}", notice);
   const auto reader = find_checkpoint(*this);
@@ -91,7 +100,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (o.async_save && !o.save.empty())
     async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval},
                                                TrainingState{stream, groups, *store, *optimizer});
-  step_flop = step_flops(model, o.parallel, o.batch).causal;
+  step_flop = step_flops(model, o.parallel, o.batch);
   if (o.train_iters > at.iteration) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);
 }

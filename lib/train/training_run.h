@@ -13,9 +13,11 @@
 #include "ckpt/save_lock.h"
 #include "engine/async_save.h"
 #include "engine/executor.h"
+#include "layout/flops.h"
 #include "optim/optimizer.h"
 #include "train/run_data.h"
 #include "train/run_record.h"
+#include "train/timeline.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -69,7 +71,9 @@ struct TrainingRun {
   std::unique_ptr<AsyncSaver> async_saver;  // with async_save; after the lock, so that it ends its writing before
   Position at;
   std::int64_t saved_iteration = -1;
-  double peak_flop_per_s = 0, step_flop = 0;
+  double peak_flop_per_s = 0;
+  StepFlops step_flop;           // of a whole batch
+  Timeline* timeline = nullptr;  // where time is noted; null: nowhere
 
  private:
   void build(const std::vector<ParamSpec>& specs);

@@ -77,6 +77,15 @@ expect 0 "--rampup-batch-size: lengths in iterations are counted through the gro
 [ "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' out.txt | tr '\n' ' ')" = "2 2 3 4 4 4 " ] || fail "$(cat out.txt)"
 expect 3 "train-iters and train-samples exclude each other" mt-train "${tiny[@]}" --train-samples 8
 
+# What a run says about its time.
+expect 0 "the trace of 2 ranks is in trace.json" mt-train "${tiny[@]}" --local-ranks 2 --trace trace.json --tensorboard-dir tb \
+  --timing-log-level 2 --log-straggler --metrics-file timed.jsonl
+grep -q '"traceEvents":\[' trace.json && tail -1 trace.json | grep -qx '\]}' || fail "no trace: $(head -c 200 trace.json)"
+grep -q '^    forward-backward \.*: ([0-9.]*, [0-9.]*)$' out.txt || fail "$(cat out.txt)"
+grep -q '^straggler: compute (ms) min' out.txt || fail "$(cat out.txt)"
+[ "$(ls tb | grep -c '^events.out.tfevents.')" = 1 ] || fail "$(ls tb)"
+expect 5 "no/where/t.json" mt-train "${tiny[@]}" --trace no/where/t.json --metrics-file timed2.jsonl
+
 # A named checkpoint that is not there: one message, nothing written, on every rank.
 expect 5 "no such checkpoint directory: nowhere" mt-train "${tiny[@]}" --load nowhere --save new --local-ranks 2
 [ "$(wc -l < err.txt)" = 1 ] || fail "more than one line: $(cat err.txt)"
