@@ -99,7 +99,8 @@ int compare(const Arguments& a, bool json) {
     for (const auto& [key, value] : r.options.items()) names[key] = true;
   for (const auto& [name, unused] : names)
     add("option " + name,
-        [&, &name = name](const auto& r) { return r.options.contains(name) ? value_text(r.options[name]) : std::string("-"); }, false);
+        [&, &key = name](const auto& r) { return r.options.contains(key) ? value_text(r.options[key]) : std::string("-"); },
+        false);
   for (const auto& [name, values] : rows) {
     if (json) cli::object({{"fact", name}, {"values", values}});
     else {
