@@ -174,7 +174,7 @@ void Executor::backward(const Step& step, bool last) {
     const SubLayer& layer = chunk.layers()[i];
     recompute_before_backward(step, i, false);
     need(step.chunk, i, next_of_backward(slot, step.chunk, i));
-    parts_.params.begin_backward(parts_.stream, layer.unit);
+    parts_.params.begin_backward(parts_.stream, layer.unit, step.micro_batch);
     ArenaScope scope(scratch_);
     Flow flow;
     flow.x = slot.inputs[i];
@@ -209,7 +209,7 @@ void Executor::backward_input(const Step& step) {
     const SubLayer& layer = chunk.layers()[i];
     recompute_before_backward(step, i, true);
     need(step.chunk, i, next_of_backward(slot, step.chunk, i));
-    parts_.params.begin_backward(parts_.stream, layer.unit);
+    parts_.params.begin_vectors(parts_.stream, layer.unit, step.micro_batch);
     ArenaScope scope(scratch_);
     Flow& flow = slot.flows[i];
     flow.x = slot.inputs[i];
@@ -232,6 +232,7 @@ void Executor::backward_weight(const Step& step, bool last) {
   for (std::size_t i = chunk.layers().size(); i-- > 0;) {
     const SubLayer& layer = chunk.layers()[i];
     ArenaScope scope(scratch_);
+    parts_.params.begin_backward(parts_.stream, layer.unit, step.micro_batch);
     run(layer.backward_weight, ctx, slot.flows[i]);
     parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
     parts_.groups.world->progress();

@@ -84,6 +84,9 @@ View ParameterStore::grad(int param, int slot) const {
   if (slot == 1) return shaped(flat_view(second_slots_, second_slot_[i], DType::f32, s.elements()), s.shape);
   if (whole_grads()) return shaped(flat_view(grads_, plan_.offset[i], DType::f32, s.elements()), s.shape);
   const auto it = open_grads_.find(s.unit);
+  if (it == open_grads_.end())
+    for (const auto& v : vectors_)
+      if (v.unit == s.unit && v.current) return vector_grad(v, param);
   MT_CHECK(it != open_grads_.end(), "unit {} is not in backward ({})", s.unit, s.name);
   return shaped(flat_view(it->second.buffer, plan_.offset[i] - plan_.bucket_of(s.unit).begin, DType::f32, s.elements()),
                 s.shape);
@@ -159,16 +162,56 @@ void ParameterStore::zero_grads(Stream& stream) {
   zero_bytes(stream, second_slots_.data(), second_slots_.size());
 }
 
-void ParameterStore::begin_backward(Stream& stream, int unit) {
-  if (whole_grads()) return;
-  // Another micro-batch may be between its input and its weight gradients: both add to one bucket.
-  if (const auto it = open_grads_.find(unit); it != open_grads_.end()) {
-    ++it->second.users;
-    return;
+std::int64_t ParameterStore::vector_elements(const Bucket& b, int before) const {
+  std::int64_t n = 0;
+  for (int i = b.first_param; i < before; ++i)
+    if (spec(i).shape.size() == 1) n += (spec(i).elements() + 63) / 64 * 64;
+  return n;
+}
+
+View ParameterStore::vector_grad(const Vectors& v, int param) const {
+  const auto& s = spec(param);
+  MT_CHECK(s.shape.size() == 1, "{} has its gradient before its weight gradients begin", s.name);
+  return flat_view(v.buffer, vector_elements(plan_.bucket_of(s.unit), param), DType::f32, s.elements());
+}
+
+ParameterStore::Vectors* ParameterStore::vectors_of(int unit, int micro_batch) {
+  const auto it = std::find_if(vectors_.begin(), vectors_.end(),
+                               [&](const Vectors& v) { return v.unit == unit && v.micro_batch == micro_batch; });
+  return it == vectors_.end() ? nullptr : &*it;
+}
+
+void ParameterStore::begin_vectors(Stream& stream, int unit, int micro_batch) {
+  if (whole_grads() || std::find(units_.begin(), units_.end(), unit) == units_.end()) return;
+  for (auto& v : vectors_)
+    if (v.unit == unit) v.current = false;
+  const Bucket& b = plan_.bucket_of(unit);
+  const std::size_t bytes = size_of(DType::f32, vector_elements(b, b.last_param));
+  if (bytes == 0) return;
+  Vectors* v = vectors_of(-1, -1);
+  if (v == nullptr) v = &vectors_.emplace_back();
+  if (v->buffer.size() < bytes) {
+    stream.synchronize();
+    v->buffer = Buffer(device_, bytes);
   }
+  v->unit = unit;
+  v->micro_batch = micro_batch;
+  v->current = true;
+  zero_bytes(stream, v->buffer.data(), bytes);
+}
+
+void ParameterStore::begin_backward(Stream& stream, int unit, int micro_batch) {
+  if (whole_grads() || std::find(units_.begin(), units_.end(), unit) == units_.end()) return;
+  MT_CHECK(open_grads_.count(unit) == 0, "unit {} is in backward already", unit);
+  const Bucket& b = plan_.bucket_of(unit);
   Open& o = open(stream, open_grads_, unit, DType::f32);
-  o.users = 1;
-  zero_bytes(stream, o.buffer.data(), size_of(DType::f32, plan_.bucket_of(unit).size()));
+  zero_bytes(stream, o.buffer.data(), size_of(DType::f32, b.size()));
+  Vectors* v = vectors_of(unit, micro_batch);
+  if (v == nullptr) return;
+  for (int i = b.first_param; i < b.last_param; ++i)
+    if (spec(i).shape.size() == 1) ops::cast(stream, {.x = vector_grad(*v, i), .out = grad(i)});
+  v->unit = v->micro_batch = -1;
+  v->current = false;
 }
 
 View ParameterStore::bucket_grads(const Bucket& b) const {
@@ -205,7 +248,6 @@ void ParameterStore::end_backward(Stream& stream, const Groups& groups, int unit
     waiting_.push_back(unit);
     return;
   }
-  if (!whole_grads() && --open_grads_.at(unit).users > 0) return;
   if (whole_grads() && !overlap_.grad_reduce) {
     ready_.push_back(unit);
     return;

@@ -57,7 +57,8 @@ class ParameterStore {
 
   // Local shape, compute dtype.   needs  stage 3: between gather and release of its unit
   View weight(int param) const;
-  // Local shape, f32; a bug when gradients are absent.   needs  stage 2, 3: between begin_ and end_backward of its unit
+  // Local shape, f32; a bug when gradients are absent.   needs  stage 2, 3: between begin_backward (a vector:
+  // begin_vectors) and end_backward of its unit
   View grad(int param, int slot = 0) const;
   // Flat, of plan().shards[shard]; always there. The gradient is final after finish_reduce.
   View shard_weight(std::size_t shard) const;
@@ -75,7 +76,11 @@ class ParameterStore {
   //   cost  bytes sent per rank over dp·cp: stage 0 2·G(n−1)/n and stage 1 G(n−1)/n, on `last`; stage 2, 3 G(n−1)/n each
   //         time, G bytes of the unit's gradients; plus the small partial ones over tp, kv as often
   // A tied embedding whose two sides lie on different stages waits for sum_tied instead.
-  void begin_backward(Stream& stream, int unit);
+  // Where input and weight gradients are apart, begin_vectors comes before the input gradients, which add to vectors
+  // (norms, biases) alone, and begin_backward before the weight gradients: a micro-batch's sum stays its own, in any
+  // schedule, without a whole bucket between the two.
+  void begin_vectors(Stream& stream, int unit, int micro_batch);
+  void begin_backward(Stream& stream, int unit, int micro_batch);
   void end_backward(Stream& stream, const Groups& groups, int unit, bool last);
   // end_backward(…, true) for stages 0 and 1, where begin_backward does nothing.
   void reduce(Stream& stream, const Groups& groups, int unit) { end_backward(stream, groups, unit, true); }
@@ -97,11 +102,19 @@ class ParameterStore {
     int users = 0;
     Handle arriving;
   };
+  struct Vectors {  // gradients of a unit's vectors between its input and its weight gradients
+    int unit = -1, micro_batch = -1;
+    bool current = false;  // the micro-batch whose gradients are being made
+    Buffer buffer;
+  };
   bool whole_weights() const { return plan_.spec.stage < 3; }
   bool whole_grads() const { return plan_.spec.stage < 2; }
   std::int64_t stored(const Bucket& bucket) const;  // where this rank's part lies among parts alone
   Open& open(Stream& stream, std::map<int, Open>& opens, int unit, DType dtype);
   View bucket_grads(const Bucket& bucket) const;
+  Vectors* vectors_of(int unit, int micro_batch);
+  View vector_grad(const Vectors& vectors, int param) const;
+  std::int64_t vector_elements(const Bucket& bucket, int before) const;  // of parameters before `before`
   bool tied_elsewhere(const Groups& groups, const Bucket& bucket) const;
   void reduce_bucket(Stream& stream, const Groups& groups, const Bucket& bucket);
   void sum_partial(Stream& stream, const Groups& groups, const Bucket& bucket, Axis axis);
@@ -116,6 +129,7 @@ class ParameterStore {
   Buffer second_slots_, partial_;
   std::map<int, Open> open_weights_, open_grads_;  // by unit
   std::vector<Buffer> spare_;                      // buffers of closed buckets, for the next
+  std::vector<Vectors> vectors_;                   // unit −1: free
   Overlap overlap_;
   std::vector<Handle> in_flight_;
   std::map<int, Handle> arriving_;  // whole weights of units under overlap
