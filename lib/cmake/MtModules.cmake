@@ -1,11 +1,9 @@
 # The four kinds of target: mt_module (a folder of lib), mt_tool (a program), mt_tests (a test binary), mt_summary.
 
-set(MT_WARNINGS -Wall -Wextra -Wshadow -Wconversion)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND MT_WARNINGS -Wno-missing-field-initializers)  # optional views are left out; kernel tables turn it on
-  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND MT_WARNINGS -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)  # false on "literal" + std::string (GCC bug 105651)
-  endif()
+# Optional views and numbers are left out of initialisers; kernel tables turn that warning on.
+set(MT_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND MT_WARNINGS -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)  # false on "literal" + std::string (GCC bug 105651)
 endif()
 if(MT_WERROR)
   list(APPEND MT_WARNINGS -Werror)
