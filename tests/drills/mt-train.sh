@@ -108,7 +108,7 @@ case "$drill" in
     ;;
   term-evaluation)
     # Long enough that the signal, sent when step 3 is on record, meets the evaluation behind it.
-    start --train-iters 1000000 --eval-interval 3 --eval-iters 10000 --save "$work/save"
+    start --train-iters 1000000 --eval-interval 3 --eval-iters 3000 --save "$work/save"
     wait_for_step 3
     kill -TERM "$(pid_of_victim)"
     ends_within 30
