@@ -13,6 +13,16 @@ void add_precision(OptionTable& t, TrainingOptions& o) {
   t.add("hysteresis", o.loss_scale.hysteresis, "N", "overflows before it halves", "steps").at_least(1);
   t.add("fp32-residual-connection", o.model.fp32_residual_connection, "",
         "the residual stream in f32, whatever the layers compute in");
+  Fp8Options& f = o.fp8;
+  t.add("fp8-format", f.format, "NAME", "round the operands of the layers' products: e4m3, or hybrid (gradients e5m2)");
+  t.add("fp8-recipe", f.recipe, "NAME", "where their scales come from: delayed, tensorwise or blockwise");
+  t.add("fp8-margin", f.margin, "N", "powers of two left free above the largest magnitude").between(0, 16);
+  t.add("fp8-amax-history-len", f.amax_history_len, "N", "delayed: steps looked back", "steps").between(1, 65536);
+  t.add("fp8-amax-compute-algo", f.amax_compute_algo, "NAME", "delayed: most_recent of them, or max");
+  t.add_off("no-fp8-wgrad", f.weight_gradients, "weight gradients from unrounded operands");
+  t.add("first-last-layers-bf16", f.first_last_layers_bf16, "", "no fp8 in the first and last layers");
+  t.add("num-layers-at-start-in-bf16", f.num_layers_at_start_in_bf16, "N", "how many first ones", "layers").at_least(0);
+  t.add("num-layers-at-end-in-bf16", f.num_layers_at_end_in_bf16, "N", "how many last ones", "layers").at_least(0);
 }
 
 void add_recompute(OptionTable& t, RecomputeOptions& r) {

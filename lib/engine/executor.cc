@@ -24,7 +24,8 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
 }
 
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
-  return Ctx{parts_.stream, parts_.groups, parts_.params, scratch_, tokens, parts_.seed, mode, nullptr, {}, {}};
+  return Ctx{parts_.stream, parts_.groups, parts_.params, scratch_, tokens, parts_.seed, mode,
+             nullptr,       {},            {},            parts_.fp8, mode == Mode::train};
 }
 
 // Residual stream of this rank's share of the tokens.

@@ -32,6 +32,7 @@ struct ExecutorParts {
   std::size_t scratch_bytes = 0;
   int gradient_buffers = 2;  // of gradients on their way to other stages, from schedule/message_buffers.h
   const float* loss_scale = nullptr;  // on the device: a further factor of every gradient
+  Fp8State* fp8 = nullptr;            // where rows have fp8 products
 };
 
 class Executor {

@@ -37,6 +37,7 @@ void Executor::recompute(const Step& step, std::size_t last, bool split) {
   if (split && slot.kept == nullptr) slot.kept = &kept_arenas_.at(kept_arenas_.take(step.chunk, step.micro_batch));
   slot.again->reset();
   Ctx ctx = context(slot.tokens, Mode::train);
+  ctx.records = false;  // it has seen these values
   slot.fresh = first_of_group(step.chunk, last);
   View x = whole_input(slot, layers[slot.fresh], slot.inputs[slot.fresh]);
   for (std::size_t i = slot.fresh; i <= last; ++i) {

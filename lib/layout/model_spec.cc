@@ -222,6 +222,14 @@ std::string first_difference(const Json& a, const Json& b, const std::string& pa
 
 }  // namespace
 
+void use_fp8(ModelSpec& m, const Fp8Spec& spec) {
+  m.fp8 = spec;
+  const int layers = m.num_layers();
+  for (Tower& t : m.towers)
+    for (Row& r : t.rows)
+      r.fp8 = spec.on() && r.kind != RowKind::none && r.layer >= spec.first_bf16 && r.layer < layers - spec.last_bf16;
+}
+
 std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
   return first_difference(to_json(a), to_json(b), "");
 }

@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
+#include "layout/fp8_spec.h"
 
 namespace mt {
 
@@ -56,6 +57,7 @@ struct Row {
   AttentionSpec attention;  // when kind is attention
   FfnSpec ffn;              // when kind is ffn
   double residual_dropout = 0;
+  bool fp8 = false;  // its products are (ModelSpec::fp8); training alone, not part of the model's JSON
 };
 
 struct Tower {
@@ -75,6 +77,7 @@ struct ModelSpec {
   bool fp32_residual = false;         // the residual stream between sub-layers in f32
   NormSpec final_norm;
   double init_std = 0.02, embedding_init_std = 0.02, output_init_std = 0.02;
+  Fp8Spec fp8;
   std::vector<Tower> towers;
 
   const Tower& decoder() const { return towers.front(); }
@@ -113,6 +116,9 @@ ModelSpec build_model(const ModelOptions& options, std::int64_t vocab_size);
 inline DType residual_dtype(const ModelSpec& model, DType compute) {
   return model.fp32_residual ? DType::f32 : compute;
 }
+
+// Train with fp8 products: every row of a layer that `spec` does not leave in bf16.
+void use_fp8(ModelSpec& model, const Fp8Spec& spec);
 
 // Rows of the word embedding and the output layer as computed: the true size rounded up to vocab_divisor·tp.
 std::int64_t padded_vocab(const ModelSpec& model, int tp);

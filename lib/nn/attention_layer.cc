@@ -20,7 +20,7 @@ struct Attention {
   Norm norm;
   AttentionSpec spec;
   Residual residual;
-  int qkv_weight, qkv_bias, proj_weight, proj_bias;
+  Product qkv_product, proj_product;
   int qkv, context, lse;  // saved members
   int unit;
   std::uint64_t name_hash;
@@ -92,7 +92,7 @@ void attend_cached(Ctx& ctx, const Attention& a, const Qkv& qkv, View out, View 
 View member(const Flow& flow, int i) { return flow.saved->members[static_cast<std::size_t>(i)]; }
 
 void project_qkv(Ctx& ctx, const Attention& a, Flow& f) {
-  linear(ctx, f.full, a.qkv_weight, a.qkv_bias, member(f, a.qkv));
+  linear(ctx, a.qkv_product, f.full, member(f, a.qkv));
   turn(ctx, a, split(ctx, a, member(f, a.qkv)), false);
 }
 
@@ -112,13 +112,13 @@ void attend(Ctx& ctx, const Attention& a, Flow& f) {
 
 void project_out(Ctx& ctx, const Attention& a, Flow& f) {
   f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {member(f, a.context).dim(0), f.x.dim(1)});
-  linear(ctx, member(f, a.context), a.proj_weight, -1, f.partial);
+  linear(ctx, a.proj_product, member(f, a.context), f.partial);
 }
 
 void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
   const View fused = member(f, a.qkv), context = member(f, a.context);
   const View dcontext = allocate(ctx.scratch, context.dtype, context.shape);
-  linear_backward_input(ctx, f.dz_full, a.proj_weight, dcontext);
+  linear_backward_input(ctx, a.proj_product, f.dz_full, dcontext);
   f.dinner = allocate(*f.kept, fused.dtype, fused.shape);
   const Qkv qkv = split(ctx, a, fused), d = split(ctx, a, f.dinner);
   const std::int64_t h = qkv.q.dim(1), dim = a.spec.head_dim;
@@ -134,7 +134,7 @@ void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
                                        .shape = shape_of(ctx, a)});
   turn(ctx, a, d, true);
   f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fused.dim(0), f.dy.dim(1)});
-  linear_backward_input(ctx, f.dinner, a.qkv_weight, f.partial);
+  linear_backward_input(ctx, a.qkv_product, f.dinner, f.partial);
 }
 
 }  // namespace
@@ -152,10 +152,8 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
   Attention a{make_norm(params, s, row.norm, prefix + "input_layernorm"),
               row.attention,
               {row.residual_dropout, xxh3(s.name), row.attention.proj_bias ? p(".linear_proj.bias") : -1},
-              p(".linear_qkv.weight"),
-              row.attention.qkv_bias ? p(".linear_qkv.bias") : -1,
-              p(".linear_proj.weight"),
-              row.attention.proj_bias ? p(".linear_proj.bias") : -1,
+              {p(".linear_qkv.weight"), row.attention.qkv_bias ? p(".linear_qkv.bias") : -1, 0, row.fp8, unit, 0},
+              {p(".linear_proj.weight"), -1, 0, row.fp8, unit, 1},
               s.member("qkv"),
               s.member("context"),
               s.member("lse"),
@@ -186,10 +184,10 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
   s.backward_weight = {
       {K::start, "gather", [a](Ctx& c, Flow& f) { start_gather(c, f, member(f, a.norm.normed), f.full); }},
       {K::compute, "proj",
-       [a](Ctx& c, Flow& f) { linear_backward_weight(c, f.dz_full, member(f, a.context), a.proj_weight, -1); }},
+       [a](Ctx& c, Flow& f) { linear_backward_weight(c, a.proj_product, f.dz_full, member(f, a.context)); }},
       {K::await, "gather", await_exchange},
       {K::compute, "qkv",
-       [a](Ctx& c, Flow& f) { linear_backward_weight(c, f.dinner, f.full, a.qkv_weight, a.qkv_bias); }},
+       [a](Ctx& c, Flow& f) { linear_backward_weight(c, a.qkv_product, f.dinner, f.full); }},
   };
   take_recompute(s, "qkv", "attention");
   return s;

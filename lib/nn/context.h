@@ -8,6 +8,7 @@
 
 #include "comm/groups.h"
 #include "device/buffer.h"
+#include "nn/fp8_state.h"
 #include "params/parameter_store.h"
 #include "tensor/view.h"
 
@@ -48,6 +49,8 @@ struct Ctx {
   std::vector<KvCache>* caches = nullptr;  // by unit, in Mode::generate
   View token_loss;                         // f32 [T], written by the head when labels are given
   View last_logits;                        // [T, V/tp] of the head in Mode::generate, set by the head
+  Fp8State* fp8 = nullptr;   // given where rows have fp8 products
+  bool records = false;      // the first forward and the backward of training: magnitudes are noted
 };
 
 // The rows of a per-token view that this rank keeps when the sequence is sharded over tp, all of them otherwise.

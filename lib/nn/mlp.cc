@@ -16,7 +16,8 @@ struct Ffn {
   ops::Activation activation;
   bool gated;
   Residual residual;
-  int fc1_weight, fc1_bias, fc2_weight;
+  Product fc1_product, fc2_product;
+  int fc1_bias;
   int fc1, activated;  // saved members
 };
 
@@ -34,7 +35,7 @@ View member(const Flow& flow, int i) { return flow.saved->members[static_cast<st
 
 View bias_of(const Ctx& ctx, int bias) { return bias >= 0 ? ctx.params.weight(bias) : View(); }
 
-void project_in(Ctx& ctx, const Ffn& n, Flow& f) { linear(ctx, f.full, n.fc1_weight, -1, member(f, n.fc1)); }
+void project_in(Ctx& ctx, const Ffn& n, Flow& f) { linear(ctx, n.fc1_product, f.full, member(f, n.fc1)); }
 
 void activate(Ctx& ctx, const Ffn& n, Flow& f) {
   ops::activation_forward(ctx.stream, {.x = member(f, n.fc1),
@@ -46,13 +47,13 @@ void activate(Ctx& ctx, const Ffn& n, Flow& f) {
 
 void project_out(Ctx& ctx, const Ffn& n, Flow& f) {
   f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {member(f, n.activated).dim(0), f.x.dim(1)});
-  linear(ctx, member(f, n.activated), n.fc2_weight, -1, f.partial);
+  linear(ctx, n.fc2_product, member(f, n.activated), f.partial);
 }
 
 void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
   const View fc1 = member(f, n.fc1), activated = member(f, n.activated);
   const View dactivated = allocate(ctx.scratch, activated.dtype, activated.shape);
-  linear_backward_input(ctx, f.dz_full, n.fc2_weight, dactivated);
+  linear_backward_input(ctx, n.fc2_product, f.dz_full, dactivated);
   f.dinner = allocate(*f.kept, fc1.dtype, fc1.shape);
   ops::activation_backward(ctx.stream, {.x = fc1,
                                         .bias = bias_of(ctx, n.fc1_bias),
@@ -62,7 +63,7 @@ void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
                                         .kind = n.activation,
                                         .gated = n.gated});
   f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fc1.dim(0), f.dy.dim(1)});
-  linear_backward_input(ctx, f.dinner, n.fc1_weight, f.partial);
+  linear_backward_input(ctx, n.fc1_product, f.dinner, f.partial);
 }
 
 }  // namespace
@@ -81,9 +82,9 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, const Saved
         activation_of(row.ffn.activation),
         row.ffn.gated,
         {row.residual_dropout, xxh3(s.name), bias ? p(".linear_fc2.bias") : -1},
-        p(".linear_fc1.weight"),
+        {p(".linear_fc1.weight"), -1, 0, row.fp8, unit, 0},
+        {p(".linear_fc2.weight"), -1, 0, row.fp8, unit, 1},
         bias ? p(".linear_fc1.bias") : -1,
-        p(".linear_fc2.weight"),
         s.member("fc1"),
         s.member("activated")};
   using K = Segment::Kind;
@@ -110,9 +111,9 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, const Saved
   s.backward_weight = {
       {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather(c, f, member(f, n.norm.normed), f.full); }},
       {K::compute, "fc2",
-       [n](Ctx& c, Flow& f) { linear_backward_weight(c, f.dz_full, member(f, n.activated), n.fc2_weight, -1); }},
+       [n](Ctx& c, Flow& f) { linear_backward_weight(c, n.fc2_product, f.dz_full, member(f, n.activated)); }},
       {K::await, "gather", await_exchange},
-      {K::compute, "fc1", [n](Ctx& c, Flow& f) { linear_backward_weight(c, f.dinner, f.full, n.fc1_weight, -1); }},
+      {K::compute, "fc1", [n](Ctx& c, Flow& f) { linear_backward_weight(c, n.fc1_product, f.dinner, f.full); }},
   };
   take_recompute(s, "fc1", "activation");
   return s;

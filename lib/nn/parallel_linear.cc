@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/arithmetic.h"
+#include "ops/fp8.h"
 #include "ops/gemm.h"
 #include "tensor/tensor.h"
 
@@ -38,22 +39,77 @@ void await_exchange(Ctx& ctx, Flow& flow) {
   flow.pending = Handle();
 }
 
-void linear(Ctx& ctx, View x, int weight, int bias, View y) {
+namespace {
+
+// The direction a product sums over an operand in: along its rows' elements, or down its columns.
+enum class Sum : std::uint8_t { along, down };
+
+// An operand as an fp8 product sees it, a copy in scratch. A scale of the whole tensor is the same on all tp ranks.
+View rounded(Ctx& ctx, const Product& p, Fp8Operand operand, View x, Sum sum) {
+  const Fp8Spec& spec = ctx.fp8->spec();
+  ops::Fp8RoundArgs args;
+  args.x = x;
+  args.out = allocate(ctx.scratch, x.dtype, x.shape);
+  args.format = operand == Fp8Operand::dy && spec.hybrid ? DType::e5m2 : DType::e4m3;
+  args.margin = spec.margin;
+  if (spec.recipe == Fp8Spec::Recipe::delayed) args.amax = ctx.fp8->used(p.unit, p.place, operand);
+  if (spec.recipe == Fp8Spec::Recipe::tensorwise) {
+    args.amax = allocate(ctx.scratch, DType::f32, {1});
+    ops::fill(ctx.stream, args.amax, 0);
+    ops::abs_max(ctx.stream, {.x = x, .out = args.amax});
+    if (ctx.groups.tp->size() > 1) ctx.groups.tp->all_reduce(ctx.stream, args.amax, Reduce::max).wait(ctx.stream);
+  }
+  args.block_rows = operand == Fp8Operand::weight || sum == Sum::down ? 128 : 1;
+  args.block_columns = operand == Fp8Operand::weight || sum == Sum::along ? 128 : 1;
+  ops::fp8_round(ctx.stream, args);
+  return args.out;
+}
+
+void note(Ctx& ctx, const Product& p, Fp8Operand operand, View x) {
+  if (ctx.records && ctx.fp8->spec().recipe == Fp8Spec::Recipe::delayed)
+    ops::abs_max(ctx.stream, {.x = x, .out = ctx.fp8->seen(p.unit, p.place, operand)});
+}
+
+bool is_fp8(const Ctx& ctx, const Product& p) { return p.fp8 && ctx.fp8 != nullptr; }
+
+}  // namespace
+
+void linear(Ctx& ctx, const Product& p, View x, View y) {
+  const ArenaScope scope(ctx.scratch);
+  View weight = ctx.params.weight(p.weight);
+  if (is_fp8(ctx, p)) {
+    note(ctx, p, Fp8Operand::x, x);
+    note(ctx, p, Fp8Operand::weight, weight);
+    x = rounded(ctx, p, Fp8Operand::x, x, Sum::along);
+    weight = rounded(ctx, p, Fp8Operand::weight, weight, Sum::along);
+  }
   ops::gemm(ctx.stream, {.a = x,
-                         .b = ctx.params.weight(weight),
+                         .b = weight,
                          .c = y,
                          .trans_b = true,
-                         .bias = bias >= 0 ? ctx.params.weight(bias) : View()});
+                         .bias = p.bias >= 0 ? ctx.params.weight(p.bias) : View()});
 }
 
-void linear_backward_input(Ctx& ctx, View dy, int weight, View dx) {
-  ops::gemm(ctx.stream, {.a = dy, .b = ctx.params.weight(weight), .c = dx});
+void linear_backward_input(Ctx& ctx, const Product& p, View dy, View dx) {
+  const ArenaScope scope(ctx.scratch);
+  View weight = ctx.params.weight(p.weight);
+  if (is_fp8(ctx, p)) {
+    note(ctx, p, Fp8Operand::dy, dy);
+    dy = rounded(ctx, p, Fp8Operand::dy, dy, Sum::along);
+    weight = rounded(ctx, p, Fp8Operand::weight, weight, Sum::down);
+  }
+  ops::gemm(ctx.stream, {.a = dy, .b = weight, .c = dx});
 }
 
-void linear_backward_weight(Ctx& ctx, View dy, View x, int weight, int bias, int slot) {
+void linear_backward_weight(Ctx& ctx, const Product& p, View dy, View x) {
+  const ArenaScope scope(ctx.scratch);
+  if (p.bias >= 0) ops::column_sum(ctx.stream, {.x = dy, .out = ctx.params.grad(p.bias)});
+  if (is_fp8(ctx, p) && ctx.fp8->spec().weight_gradients) {
+    dy = rounded(ctx, p, Fp8Operand::dy, dy, Sum::down);
+    x = rounded(ctx, p, Fp8Operand::x, x, Sum::down);
+  }
   ops::gemm(ctx.stream,
-            {.a = dy, .b = x, .c = ctx.params.grad(weight, slot), .trans_a = true, .accumulate = true});
-  if (bias >= 0) ops::column_sum(ctx.stream, {.x = dy, .out = ctx.params.grad(bias)});
+            {.a = dy, .b = x, .c = ctx.params.grad(p.weight, p.slot), .trans_a = true, .accumulate = true});
 }
 
 int require_param(const ParameterStore& params, const std::string& name) {

@@ -19,12 +19,20 @@ void start_gather(Ctx& ctx, Flow& flow, View shard, View& full);
 void start_sum(Ctx& ctx, Flow& flow, View partial, View& sum);
 void await_exchange(Ctx& ctx, Flow& flow);
 
+// A product with a parameter, in the compute dtype or with operands rounded to fp8.
+struct Product {
+  int weight = -1, bias = -1;  // parameters; bias −1: none
+  int slot = 0;                // of the weight's gradient
+  bool fp8 = false;
+  int unit = 0, place = 0;     // of fp8: whose magnitudes (nn/fp8_state.h)
+};
+
 // y = x·Wᵀ (+ bias). y is overwritten.   cost  2·T·in·out flop
-void linear(Ctx& ctx, View x, int weight, int bias, View y);
+void linear(Ctx& ctx, const Product& product, View x, View y);
 // dx = dy·W
-void linear_backward_input(Ctx& ctx, View dy, int weight, View dx);
-// dW += dyᵀ·x in the weight's gradient slot, and dbias += column sums of dy (bias −1: none).
-void linear_backward_weight(Ctx& ctx, View dy, View x, int weight, int bias, int slot = 0);
+void linear_backward_input(Ctx& ctx, const Product& product, View dy, View dx);
+// dW += dyᵀ·x in the weight's gradient slot, and dbias += column sums of dy.
+void linear_backward_weight(Ctx& ctx, const Product& product, View dy, View x);
 
 // Index of a parameter this rank must hold; a missing one is a bug.
 int require_param(const ParameterStore& params, const std::string& name);

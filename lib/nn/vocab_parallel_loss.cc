@@ -12,7 +12,7 @@ namespace {
 
 struct Head {
   Norm norm;
-  int weight, slot;
+  Product product;
   int logits;  // saved member
   HeadShard shard;
 };
@@ -20,7 +20,7 @@ struct Head {
 View member(const Flow& flow, int i) { return flow.saved->members[static_cast<std::size_t>(i)]; }
 
 void compute_logits(Ctx& ctx, const Head& h, Flow& f) {
-  linear(ctx, f.full, h.weight, -1, member(f, h.logits));
+  linear(ctx, h.product, f.full, member(f, h.logits));
   if (ctx.mode == Mode::generate) ctx.last_logits = member(f, h.logits);
 }
 
@@ -83,8 +83,8 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
   const int own = params.find("output_layer.weight");
   const int weight = own >= 0 ? own : require_param(params, "embedding.word_embeddings.weight");
   if (own < 0) s.weight_units.push_back(params.spec(weight).unit);
-  Head h{make_norm(params, s, model.final_norm, "decoder.final_layernorm"), weight,
-         params.spec(weight).grad_slots - 1, s.member("logits"), shard};
+  Head h{make_norm(params, s, model.final_norm, "decoder.final_layernorm"),
+         {weight, -1, params.spec(weight).grad_slots - 1}, s.member("logits"), shard};
   using K = Segment::Kind;
   s.forward = {
       {K::compute, "norm", [h](Ctx& c, Flow& f) { norm_forward(c, h.norm, *f.saved); }},
@@ -102,7 +102,7 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
        [h](Ctx& c, Flow& f) {
          const View dlogits = member(f, h.logits);
          f.partial = allocate(c.scratch, c.params.compute_dtype(), {dlogits.dim(0), f.x.dim(1)});
-         linear_backward_input(c, dlogits, h.weight, f.partial);
+         linear_backward_input(c, h.product, dlogits, f.partial);
        }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
       {K::await, "sum", await_exchange},
@@ -112,7 +112,7 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
       {K::start, "gather", [h](Ctx& c, Flow& f) { start_gather(c, f, member(f, h.norm.normed), f.full); }},
       {K::await, "gather", await_exchange},
       {K::compute, "logits",
-       [h](Ctx& c, Flow& f) { linear_backward_weight(c, member(f, h.logits), f.full, h.weight, -1, h.slot); }},
+       [h](Ctx& c, Flow& f) { linear_backward_weight(c, h.product, member(f, h.logits), f.full); }},
   };
   return s;
 }

@@ -12,6 +12,7 @@
 #include "ops/bias_dropout_add.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/fp8.h"
 #include "ops/gemm.h"
 #include "ops/layer_norm.h"
 #include "ops/rms_norm.h"
@@ -54,6 +55,8 @@ struct Kernels {
   Kernel<CrossEntropyLossArgs> cross_entropy_loss;
   Kernel<AdamwArgs> adamw;
   Kernel<SumSquaresArgs> sum_squares;
+  Kernel<AbsMaxArgs> abs_max;
+  Kernel<Fp8RoundArgs> fp8_round;
 };
 
 const Kernels& kernels(DeviceKind kind);

@@ -82,8 +82,22 @@ struct LayerBytes {
   std::int64_t saved = 0, again_input = 0, again_weight = 0;  // members: kept from forward, or made again
   std::int64_t kept = 0;                                      // of a split backward, but dx
   std::int64_t forward = 0, backward = 0, input = 0, weight = 0, recompute = 0;  // scratch of its passes
+  std::int64_t rounded = 0;  // operands of fp8 products of the forward
   bool head = false;
 };
+
+// Rounded copies of both operands of an fp8 product: the most of any product of each pass, wherever in it that is.
+struct RoundedBytes {
+  std::int64_t forward = 0, input = 0, weight = 0;
+};
+RoundedBytes rounded_bytes(const ModelSpec& model, const Row& row, const Widths& w, const Sizes& s) {
+  if (!row.fp8) return {};
+  const std::int64_t amax = model.fp8.recipe == Fp8Spec::Recipe::tensorwise ? 2 * kLine : 0;
+  const std::int64_t in = line(bytes_of(s.compute, w.inner * s.c)), out = line(bytes_of(s.compute, w.middle * s.c));
+  return {std::max(s.full(s.c) + in, s.full(w.middle) + out) + amax,
+          std::max(s.full(s.c) + out, s.full(w.inner) + in) + amax,
+          model.fp8.weight_gradients ? s.full(s.c) + std::max(s.full(w.inner), s.full(w.middle)) + amax : 0};
+}
 
 LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector<SavedTensor>& saved, int unit) {
   LayerBytes l;
@@ -110,8 +124,12 @@ LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector
   const Widths w = widths_of(row, s.tp);
   l.kept = s.dz(row.residual_dropout) + s.gathered() + s.full(w.inner);
   l.input = s.full(w.middle) + sum;
-  l.backward = l.kept + l.input + l.weight;
   l.forward = s.gathered() + sum;
+  const RoundedBytes r = rounded_bytes(model, row, w, s);
+  l.backward = l.kept + l.input + std::max(r.input, l.weight + r.weight);
+  l.forward += l.rounded = r.forward;
+  l.input += r.input;
+  l.weight += r.weight;
   return l;
 }
 
@@ -123,7 +141,7 @@ std::vector<LayerBytes> layers_of(const ModelSpec& model, const ParallelSpec& pa
     layers.push_back(layer_bytes(model, s, saved_tensors(model, parallel, batch, s.compute, unit), unit));
     LayerBytes& l = layers.back();
     l.again = row_recompute(model, parallel, unit);
-    l.recompute = l.again.output ? l.forward : l.again.inner ? s.gathered() : 0;
+    l.recompute = l.again.output ? l.forward : l.again.inner ? s.gathered() + l.rounded : 0;
     l.forward += l.again_input + l.again_weight;
   };
   if (content.embedding) add(0);

@@ -7,6 +7,7 @@
 #include "ckpt/iterations.h"
 #include "ckpt/manifest.h"
 #include "layout/validate.h"
+#include "train/fp8_options.h"
 #include "train/pipeline_schedule.h"
 #include "train/recompute_options.h"
 #include "train/run_data.h"
@@ -149,13 +150,23 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
 
 }  // namespace
 
-ModelSpec model_of(const TrainingOptions& o) {
+namespace {
+
+ModelSpec shape_of(const TrainingOptions& o) {
   if (!o.use_checkpoint_args) return build_model(o.model, vocab_size_of(o.data));
   if (o.load.empty())
     throw Error(Code::usage, "there is no checkpoint to take the model from", "--use-checkpoint-args", "--load DIR");
   if (nothing_to_load(o)) return build_model(o.model, vocab_size_of(o.data));
   const auto dir = resolve(o.load, o.ckpt_step).dir;
   return model_from_json(json_field<Json>(read_manifest(dir).meta.specs, "model", dir.string()), dir.string());
+}
+
+}  // namespace
+
+ModelSpec model_of(const TrainingOptions& o) {
+  ModelSpec model = shape_of(o);
+  use_fp8(model, fp8_spec_of(o));
+  return model;
 }
 
 bool nothing_to_load(const TrainingOptions& o) {
@@ -194,6 +205,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   if (o.check_for_nan) o.non_finite_limit = 1;
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   p.recompute = recompute_spec_of(o, problems);
+  add_fp8_problems(o, model, problems);
   if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
     problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "
                                     "meet once a step, not once a micro-batch", p.zero_stage, p.pp),

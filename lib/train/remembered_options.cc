@@ -21,7 +21,9 @@ Json remembered_options(const TrainingOptions& o) {
          {"adam-eps", o.adam.eps},
          {"clip-grad", o.adam.clip_grad},
          {"bf16", o.bf16},
-         {"fp16", o.fp16}};
+         {"fp16", o.fp16},
+         {"fp8-format", o.fp8.format},
+         {"fp8-recipe", o.fp8.format.empty() ? "" : o.fp8.recipe}};
   if (o.data.tokenizer_given) {
     j["tokenizer-type"] = o.data.tokenizer.type;
     j["tokenizer-model"] = o.data.tokenizer.model;

@@ -76,6 +76,7 @@ void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::stri
   if (what_to_load(run.options) == LoadWhat::everything)
     run.optimizer->set_num_steps(json_field<std::int64_t>(t, "optimizer_steps", where));
   if (t.contains("loss_scaler")) run.loss_scaler.restore(run.stream, t["loss_scaler"], where);
+  if (t.contains("fp8_amax")) run.fp8.restore(run.stream, t["fp8_amax"]);
   const auto seed = json_field<std::uint64_t>(t, "seed", where);
   if (seed != run.options.seed && run.speaks())
     log::warn("--seed {} is not the checkpoint's {}: data order and dropout change from here", run.options.seed, seed);

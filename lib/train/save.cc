@@ -35,6 +35,7 @@ CheckpointMeta meta_of(const TrainingRun& run) {
                    {"seq_length", o.batch.seq_length},
                    {"global_batch_size", o.batch.global_batch},
                    {"options", remembered_options(o)}};
+  if (run.fp8.spec().recipe == Fp8Spec::Recipe::delayed) meta.training["fp8_amax"] = run.fp8.state();
   if (run.loss_scaler.dynamic()) meta.training["loss_scaler"] = run.loss_scaler.state();
   return meta;
 }

@@ -182,6 +182,7 @@ void train_step(TrainingRun& run) {
                           ? run.optimizer->step(run.stream, run.groups, report.learning_rate,
                                                 run.lr.weight_decay(at.schedule_samples), report.loss_scale)
                           : Optimizer::StepResult{NAN, true};
+  run.fp8.end_step(run.stream, run.world);
   run.stream.synchronize();
   updating.end();
   report.grad_norm = result.grad_norm;

@@ -44,6 +44,14 @@ struct LrOptions {
   bool use_checkpoint_scheduler = false;  // on resume: the checkpoint's count
 };
 
+struct Fp8Options {
+  std::string format, recipe = "delayed", amax_compute_algo = "most_recent";  // format empty: no fp8
+  int margin = 0, amax_history_len = 1;
+  bool weight_gradients = true;
+  bool first_last_layers_bf16 = false;
+  int num_layers_at_start_in_bf16 = 1, num_layers_at_end_in_bf16 = 1;
+};
+
 struct RecomputeOptions {
   std::string granularity, method;
   std::optional<int> num_layers;
@@ -68,6 +76,7 @@ struct TrainingOptions {
   RecomputeOptions recompute;
   bool bf16 = false, fp16 = false;
   LossScaleOptions loss_scale;
+  Fp8Options fp8;
   std::uint64_t seed = 1234;
 
   std::int64_t train_iters = -1;               // required, or:

@@ -70,7 +70,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
              options.deferred_stream ? Stream::Mode::deferred : Stream::Mode::immediate),
       model(model_of(options)),
       lr(lr_schedule_of(options)),
-      loss_scaler(options.loss_scale, options.fp16, device) {
+      loss_scaler(options.loss_scale, options.fp16, device),
+      fp8(model, device) {
   const auto& o = options;
   require_same_options(o, world, stream);
   if (speaks()) require_event_log(metrics_path(o));
@@ -140,7 +141,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
   const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(), lane(o.batch.global_batch));
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
-                    buffers, loss_scaler.on_device()},
+                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr},
       models, o.batch, device);
 }
 

@@ -63,6 +63,7 @@ struct TrainingRun {
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler loss_scaler;
+  Fp8State fp8;
   std::vector<std::unique_ptr<Model>> chunks;
   std::unique_ptr<Executor> executor;
   std::map<int, Lane> lanes;  // by number of micro-batches

@@ -15,6 +15,7 @@
 #include "ops/bias_dropout_add_cases.h"
 #include "ops/cross_entropy_cases.h"
 #include "ops/embedding_cases.h"
+#include "ops/fp8_cases.h"
 #include "ops/gemm_cases.h"
 #include "ops/norm_cases.h"
 
@@ -89,6 +90,7 @@ std::vector<Row> rows(DType t) {
       {"embedding forward", 1, [=] { return test::embedding_case(kTokens, kHidden, kVocab / 8, 0, t, true, false); }});
   out.push_back(
       {"embedding backward", 2, [=] { return test::embedding_case(kTokens, kHidden, kVocab / 8, 0, t, true, true); }});
+  out.push_back({"round to fp8 (fp8 only)", 0, [=] { return test::fp8_case({kTokens, kFfn, 0, 0, DType::e4m3, t}, false); }});
   out.push_back({"rotary (LLaMA only)", 0, [=] { return test::rotary_case(kTokens, 12, 64, 64, t, false, false); }});
   out.push_back({"swiglu forward (LLaMA only)", 0, [=] {
                    return test::activation_case({A::silu, kTokens, 2048, t, true, false}, false, false);

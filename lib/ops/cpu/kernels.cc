@@ -30,6 +30,8 @@ const Kernels kKernels = {
     .cross_entropy_loss = cross_entropy_loss,
     .adamw = adamw,
     .sum_squares = sum_squares,
+    .abs_max = abs_max,
+    .fp8_round = fp8_round,
 };
 
 const Vector& vector() {

@@ -30,6 +30,8 @@ void cross_entropy_sum(const Stream& stream, const CrossEntropySumArgs& args);
 void cross_entropy_loss(const Stream& stream, const CrossEntropyLossArgs& args);
 void adamw(const Stream& stream, const AdamwArgs& args);
 void sum_squares(const Stream& stream, const SumSquaresArgs& args);
+void abs_max(const Stream& stream, const AbsMaxArgs& args);
+void fp8_round(const Stream& stream, const Fp8RoundArgs& args);
 
 extern const Kernels kKernels;
 

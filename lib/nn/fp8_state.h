@@ -1,0 +1,45 @@
+#pragma once
+// Largest magnitudes of the operands of fp8 products: what delayed scaling remembers from step to step.
+//
+//   product  two a row: 0 its input product (qkv, fc1), 1 its output product (proj, fc2)
+//   operand  x, weight, dy
+// Every rank holds the table of the whole model, made equal at the end of each step; so a checkpoint has it once and any
+// layout can go on from it. Scales move between steps only. Code: nn/fp8_state.cc. Tests: tests/nn/fp8_state_test.cc.
+
+#include "comm/communicator.h"
+#include "layout/model_spec.h"
+#include "tensor/tensor.h"
+
+namespace mt {
+
+enum class Fp8Operand : std::uint8_t { x, weight, dy };
+
+class Fp8State {
+ public:
+  Fp8State(const ModelSpec& model, Device device);
+
+  const Fp8Spec& spec() const { return spec_; }
+  // f32 [1]: the magnitude this step's scale comes from, and the one being recorded.
+  View used(int unit, int product, Fp8Operand operand) const { return cell(used_, unit, product, operand); }
+  View seen(int unit, int product, Fp8Operand operand) const { return cell(seen_, unit, product, operand); }
+
+  // After a step: the recorded magnitudes of all ranks enter the history, the next step's are chosen, recording starts
+  // anew. One that is not finite does not count. Collective; nothing unless scaling is delayed.
+  //   cost  4 bytes an operand over the world
+  void end_step(Stream& stream, Communicator& world);
+
+  // {"decoder.layers.0.mlp.1.dy": [newest, …], …}; empty unless scaling is delayed.
+  Json state() const;
+  // Names of layers that are not here are ignored; a longer history is cut, a shorter one goes on from what there is.
+  void restore(Stream& stream, const Json& state);
+
+ private:
+  View cell(const Tensor& table, int unit, int product, Fp8Operand operand) const;
+  void choose(Stream& stream);
+  Fp8Spec spec_;
+  std::vector<std::string> names_;            // by cell, empty where there is no product
+  std::vector<std::vector<float>> history_;  // by cell, newest first
+  Tensor used_, seen_;
+};
+
+}  // namespace mt

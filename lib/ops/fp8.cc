@@ -1,0 +1,42 @@
+#include "ops/fp8.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/checks.h"
+#include "ops/kernels.h"
+
+namespace mt::ops {
+
+float fp8_scale(float amax, DType format, int margin) {
+  if (!(amax > 0) || !std::isfinite(amax)) return 1;
+  const double largest = format == DType::e5m2 ? 57344 : 448;
+  int e = std::ilogb(largest / static_cast<double>(amax));
+  while (std::ldexp(static_cast<double>(amax), e) > largest) --e;
+  return std::ldexp(1.0f, std::clamp(e - margin, -100, 100));
+}
+
+void abs_max(Stream& stream, const AbsMaxArgs& g) {
+  MT_CHECK(g.x.num_dims() == 2, "x {}", shape_text(g.x.shape));
+  MT_CHECK_FLOAT(g.x, {g.x.dim(0), g.x.dim(1)});
+  MT_CHECK_VIEW(g.out, DType::f32, {1});
+  dispatch(stream, &Kernels::abs_max, g);
+}
+
+void fp8_round(Stream& stream, const Fp8RoundArgs& g) {
+  MT_CHECK(g.x.num_dims() == 2, "x {}", shape_text(g.x.shape));
+  MT_CHECK_FLOAT(g.x, {g.x.dim(0), g.x.dim(1)});
+  MT_CHECK(g.x.dtype != DType::f16, "f16 cannot hold every scaled fp8 value");
+  MT_CHECK_VIEW(g.out, g.x.dtype, {g.x.dim(0), g.x.dim(1)});
+  MT_CHECK(g.format == DType::e4m3 || g.format == DType::e5m2, "{} is no fp8 format", dtype_name(g.format));
+  if (g.amax) MT_CHECK_VIEW(g.amax, DType::f32, {1});
+  MT_CHECK(g.block_rows > 0 && g.block_columns > 0, "blocks of {}x{}", g.block_rows, g.block_columns);
+  dispatch(stream, &Kernels::fp8_round, g);
+}
+
+Cost fp8_round_cost(std::int64_t rows, std::int64_t columns, int bytes_per_element) {
+  const double n = static_cast<double>(rows) * static_cast<double>(columns);
+  return {n * 2, n * 2 * bytes_per_element};
+}
+
+}  // namespace mt::ops

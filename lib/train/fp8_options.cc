@@ -1,0 +1,67 @@
+#include "train/fp8_options.h"
+
+#include "base/error.h"
+
+namespace mt {
+
+namespace {
+
+void require_name(const char* flag, const std::string& value, std::initializer_list<const char*> names) {
+  std::string all;
+  for (const char* n : names) {
+    if (value == n) return;
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", n);
+  }
+  throw Error(Code::usage, fmt::format("--{} '{}' is unknown", flag, value), "", "one of " + all);
+}
+
+}  // namespace
+
+Fp8Spec fp8_spec_of(const TrainingOptions& o) {
+  const Fp8Options& f = o.fp8;
+  Fp8Spec spec;
+  if (f.format.empty()) return spec;
+  require_name("fp8-format", f.format, {"e4m3", "hybrid"});
+  require_name("fp8-recipe", f.recipe, {"delayed", "tensorwise", "blockwise", "mxfp8", "custom"});
+  require_name("fp8-amax-compute-algo", f.amax_compute_algo, {"most_recent", "max"});
+  spec.recipe = f.recipe == "tensorwise" ? Fp8Spec::Recipe::tensorwise
+                : f.recipe == "blockwise" ? Fp8Spec::Recipe::blockwise
+                                          : Fp8Spec::Recipe::delayed;
+  spec.hybrid = f.format == "hybrid";
+  spec.margin = f.margin;
+  spec.history = f.amax_history_len;
+  spec.most_recent = f.amax_compute_algo == "most_recent";
+  spec.weight_gradients = f.weight_gradients;
+  if (f.first_last_layers_bf16) {
+    spec.first_bf16 = f.num_layers_at_start_in_bf16;
+    spec.last_bf16 = f.num_layers_at_end_in_bf16;
+  }
+  return spec;
+}
+
+void add_fp8_problems(const TrainingOptions& o, const ModelSpec& model, std::vector<Problem>& problems) {
+  if (!model.fp8.on()) return;
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  if (!o.bf16) add("fp8-format rounds the operands of a bf16 run", "--bf16");
+  if (o.fp8.recipe == "mxfp8" || o.fp8.recipe == "custom")
+    add(fmt::format("fp8-recipe {} is not here", o.fp8.recipe), "delayed, tensorwise or blockwise");
+  if (o.fp8.first_last_layers_bf16 && model.fp8.recipe == Fp8Spec::Recipe::delayed)
+    add("first-last-layers-bf16 with fp8-recipe delayed, whose histories cover all layers", "--fp8-recipe tensorwise");
+  if (model.fp8.recipe != Fp8Spec::Recipe::blockwise || o.parallel.tp < 2) return;
+  // Blocks must not be cut by ranks, or their scales would depend on the layout.
+  for (const auto& row : model.decoder().rows) {
+    const std::int64_t width = row.kind == RowKind::attention ? std::int64_t{row.attention.heads} * row.attention.head_dim
+                                                              : row.ffn.ffn_hidden;
+    const std::int64_t kv = row.kind == RowKind::attention ? std::int64_t{row.attention.kv_heads} * row.attention.head_dim
+                                                           : width;
+    for (const std::int64_t w : {width, kv})
+      if (row.fp8 && (w / o.parallel.tp % 128 != 0 || w % o.parallel.tp != 0)) {
+        add(fmt::format("fp8-recipe blockwise: {} features over tensor-model-parallel-size {} are not whole blocks of 128",
+                        w, o.parallel.tp),
+            "--fp8-recipe tensorwise, or a smaller tensor-model-parallel-size");
+        return;
+      }
+  }
+}
+
+}  // namespace mt

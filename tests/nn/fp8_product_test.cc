@@ -1,0 +1,106 @@
+// Products with fp8 operands against sums in double over operands rounded by the definition of the formats.
+
+#include <gtest/gtest.h>
+
+#include "nn/parallel_linear.h"
+#include "ops/fp8_cases.h"
+#include "params/rank_params.h"
+
+namespace mt {
+namespace {
+
+using test::Doubles;
+using test::I;
+using test::z;
+
+struct Matrix {
+  I rows, columns;
+  Doubles v;
+  double at(I r, I c) const { return v[z(r * columns + c)]; }
+};
+
+Matrix matrix(const View& v) { return {v.dim(0), v.dim(1), test::values(v)}; }
+
+// Blocks of 0: one scale, from `amax` or from the matrix itself.
+Matrix rounded(const Matrix& m, DType format, I block_rows, I block_columns, double amax = 0) {
+  Matrix out = m;
+  const I br = block_rows > 0 ? block_rows : m.rows, bc = block_rows > 0 ? block_columns : m.columns;
+  for (I r = 0; r < m.rows; r += br)
+    for (I c = 0; c < m.columns; c += bc) {
+      double most = amax;
+      for (I i = r; amax == 0 && i < std::min(r + br, m.rows); ++i)
+        for (I j = c; j < std::min(c + bc, m.columns); ++j) most = std::max(most, std::fabs(m.at(i, j)));
+      const double s = test::pow2_scale(most, format, 0);
+      for (I i = r; i < std::min(r + br, m.rows); ++i)
+        for (I j = c; j < std::min(c + bc, m.columns); ++j)
+          out.v[z(i * m.columns + j)] = test::nearest_fp8(m.at(i, j) * s, format) / s;
+    }
+  return out;
+}
+
+// Σ_k a(i, k)·b(k, j), with the sum of magnitudes, which bounds what an f32 sum may lose.
+void expect_product(const View& got, I k, const std::function<double(I, I)>& a, const std::function<double(I, I)>& b,
+                    double rounding) {
+  const Doubles v = test::values(got);
+  for (I i = 0; i < got.dim(0); ++i)
+    for (I j = 0; j < got.dim(1); ++j) {
+      double sum = 0, size = 0;
+      for (I n = 0; n < k; ++n) sum += a(i, n) * b(n, j), size += std::fabs(a(i, n) * b(n, j));
+      ASSERT_NEAR(v[z(i * got.dim(1) + j)], sum, size * 1e-6 + std::fabs(sum) * rounding) << i << ", " << j;
+    }
+}
+
+TEST(Fp8Products, AreTheSumsOfRoundedOperands) {
+  for (const auto recipe : {Fp8Spec::Recipe::delayed, Fp8Spec::Recipe::tensorwise, Fp8Spec::Recipe::blockwise})
+    test::on_ranks(1, [&](Communicator& world) {
+      auto options = test::small_options({});
+      options.hidden_size = 160;  // a block of 128 and a rest
+      options.num_attention_heads = 4, options.num_query_groups = 4;
+      ModelSpec model = build_model(options, 61);
+      Fp8Spec spec;
+      spec.recipe = recipe;
+      spec.hybrid = true;
+      use_fp8(model, spec);
+      test::RankParams r(world, model, {}, DType::bf16);
+      const int weight = require_param(r.store, "decoder.layers.1.self_attention.linear_proj.weight");
+      test::Data d(7);
+      const View w = d.normal(DType::bf16, {160, 160}, 0.02), x = d.normal(DType::bf16, {150, 160}),
+                 dy = d.normal(DType::bf16, {150, 160}, 1e-4), y = d.zeros(DType::bf16, {150, 160}),
+                 dx = d.zeros(DType::bf16, {150, 160});
+      std::memcpy(r.store.weight(weight).data, w.data, w.bytes());
+      Fp8State state(model, {});
+      const Product p{weight, -1, 0, true, 3, 1};
+      const double amax[] = {3, 0.5, 1e-3};  // of an earlier step: some of x lies beyond
+      if (recipe == Fp8Spec::Recipe::delayed)
+        for (int i = 0; i < 3; ++i)
+          *state.used(3, 1, static_cast<Fp8Operand>(i)).as<float>() = static_cast<float>(amax[i]);
+      Arena scratch({});
+      Tokens tokens;
+      Ctx ctx{r.stream, r.groups, r.store, scratch, tokens, 1, Mode::train, nullptr, {}, {}, &state, true};
+      linear(ctx, p, x, y);
+      linear_backward_input(ctx, p, dy, dx);
+      linear_backward_weight(ctx, p, dy, x);
+      const bool blocks = recipe == Fp8Spec::Recipe::blockwise, delayed = recipe == Fp8Spec::Recipe::delayed;
+      const auto of = [&](const View& v, int operand, I br, I bc) {
+        const DType format = operand == 2 ? DType::e5m2 : DType::e4m3;
+        return rounded(matrix(v), format, blocks ? br : 0, blocks ? bc : 0,
+                       delayed ? static_cast<double>(static_cast<float>(amax[operand])) : 0);
+      };
+      const Matrix qw = of(w, 1, 128, 128), qx = of(x, 0, 1, 128), qdy = of(dy, 2, 1, 128);
+      const Matrix qx_down = of(x, 0, 128, 1), qdy_down = of(dy, 2, 128, 1);
+      expect_product(y, 160, [&](I i, I k) { return qx.at(i, k); }, [&](I k, I j) { return qw.at(j, k); }, 0x1p-8);
+      expect_product(dx, 160, [&](I i, I k) { return qdy.at(i, k); }, [&](I k, I j) { return qw.at(k, j); }, 0x1p-8);
+      expect_product(r.store.grad(weight), 150, [&](I i, I k) { return qdy_down.at(k, i); },
+                     [&](I k, I j) { return qx_down.at(k, j); }, 0);
+      if (!delayed) return;
+      for (int i = 0; i < 3; ++i) {
+        double most = 0;
+        for (double v : test::values(i == 0 ? x : i == 1 ? w : dy)) most = std::max(most, std::fabs(v));
+        EXPECT_EQ(*state.seen(3, 1, static_cast<Fp8Operand>(i)).as<float>(), static_cast<float>(most));
+      }
+      EXPECT_EQ(*state.seen(3, 0, Fp8Operand::x).as<float>(), 0.0f);
+    });
+}
+
+}  // namespace
+}  // namespace mt
