@@ -86,6 +86,7 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
   auto given = std::make_shared<Given>();
   TrainingOptions& options = given->options;
   mt::options::add_model(table, options.model);
+  mt::options::add_experts(table, options.model);
   mt::options::add_parallel(table, options);
   mt::options::add_batch(table, options);
   mt::options::add_optimizer(table, options);

@@ -232,20 +232,24 @@ constexpr FlagGroup kGroups[] = {
    "no-tp-comm-bulk-wgrad no-tp-comm-bulk-dgrad",
    "tensor-parallel sums are waited for, which changes no bit"},
 
-  // Experts
-  {kRefused,
-   "num-experts=N moe-layer-freq=N moe-ffn-hidden-size=N moe-router-topk=N moe-shared-expert-intermediate-size=N "
+  // Experts: what changes a size is an option, for --dry-run
+  {kSupported,
+   "num-experts moe-layer-freq moe-ffn-hidden-size moe-router-topk moe-shared-expert-intermediate-size"},
+  {kAccepted,
    "moe-grouped-gemm moe-router-score-function=N moe-router-pre-softmax moe-router-topk-scaling-factor=N "
    "moe-router-dtype=N moe-router-load-balancing-type=N... moe-aux-loss-coeff=N... moe-z-loss-coeff=N "
    "moe-input-jitter-eps=N moe-router-enable-expert-bias moe-router-bias-update-rate=N moe-router-num-groups=N "
    "moe-router-group-topk=N moe-token-dispatcher-type=N moe-flex-dispatcher-backend=N moe-flex-dispatcher-num-sms=N "
+   "moe-permute-fusion moe-router-fusion moe-router-padding-for-quantization moe-router-padding-for-fp8 "
+   "moe-apply-probs-on-input moe-shared-expert-overlap moe-per-layer-logging moe-router-force-load-balancing "
+   "moe-router-force-biased overlap-moe-expert-parallel-comm ep-overlap-early-attn-memory-release",
+   "it changes no size, and experts are for --dry-run alone so far"},
+  {kRefused,
    "moe-expert-capacity-factor=N moe-pad-expert-input-to-capacity moe-token-drop-policy=N "
-   "moe-expert-rank-capacity-factor=N moe-permute-fusion moe-router-fusion moe-router-padding-for-quantization "
-   "moe-router-padding-for-fp8 moe-apply-probs-on-input moe-shared-expert-gate moe-shared-expert-overlap "
-   "moe-latent-size=N moe-use-upcycling moe-upcycling-granularity=N moe-per-layer-logging "
-   "moe-router-force-load-balancing moe-router-force-biased moe-enable-routing-replay moe-routing-trace-path=N "
-   "moe-layer-recompute moe-paged-stash overlap-moe-expert-parallel-comm ep-overlap-early-attn-memory-release",
-   "there are no experts yet", "--ffn-hidden-size for a dense model"},
+   "moe-expert-rank-capacity-factor=N moe-shared-expert-gate moe-latent-size=N moe-use-upcycling "
+   "moe-upcycling-granularity=N moe-enable-routing-replay moe-routing-trace-path=N moe-layer-recompute "
+   "moe-paged-stash",
+   "experts are laid out without it", "leave it out"},
 
   // Logging, validation, profiling
   {kSupported,

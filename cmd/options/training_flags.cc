@@ -38,6 +38,16 @@ void add_model(OptionTable& t, ModelOptions& m) {
   t.add("embedding-init-method-std", m.embedding_init_method_std, "X", "of embeddings; default init-method-std");
 }
 
+void add_experts(OptionTable& t, ModelOptions& m) {
+  t.group("Experts");
+  t.add("num-experts", m.num_experts, "N", "feed-forward networks of a layer, for --dry-run alone; 0: one");
+  t.add("moe-layer-freq", m.moe_layer_freq, "N|LIST", "every N-th layer has experts, or a list as ([0]*3+[1]*58)");
+  t.add("moe-ffn-hidden-size", m.moe_ffn_hidden_size, "N", "width of an expert; default ffn-hidden-size");
+  t.add("moe-router-topk", m.moe_router_topk, "N", "experts a token visits");
+  t.add("moe-shared-expert-intermediate-size", m.moe_shared_expert_intermediate_size, "N",
+        "width of what every token visits besides; 0: nothing");
+}
+
 void add_parallel(OptionTable& t, TrainingOptions& o) {
   ParallelSpec& p = o.parallel;
   t.group("Parallel");

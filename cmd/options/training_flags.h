@@ -11,6 +11,7 @@
 namespace mt::options {
 
 void add_model(OptionTable& table, ModelOptions& model);
+void add_experts(OptionTable& table, ModelOptions& model);
 void add_parallel(OptionTable& table, TrainingOptions& options);
 void add_batch(OptionTable& table, TrainingOptions& options);
 void add_optimizer(OptionTable& table, TrainingOptions& options);

@@ -22,6 +22,9 @@ StepFlops step_flops(const ModelSpec& model, const ParallelSpec& parallel, const
       weights += 6 * t * h * row.ffn.ffn_hidden * (row.ffn.gated ? 3 : 2);
       if (r.inner) again += 2 * t * h * row.ffn.ffn_hidden * (row.ffn.gated ? 2 : 1);
       if (r.output) again += 2 * t * h * row.ffn.ffn_hidden;
+    } else if (row.kind == RowKind::moe) {
+      const double width = static_cast<double>(row.moe.topk) * row.ffn.ffn_hidden + row.moe.shared_hidden;
+      weights += 6 * t * h * (row.moe.experts + width * (row.ffn.gated ? 3 : 2));
     }
   }
   weights += 6 * t * h * static_cast<double>(padded_vocab(model, parallel.tp));

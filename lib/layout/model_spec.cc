@@ -43,6 +43,44 @@ AttentionSpec attention_of(const ModelOptions& o) {
   return a;
 }
 
+// Which layers have experts, of Megatron's number or list.
+std::vector<bool> expert_layers(const ModelOptions& o) {
+  const auto layers = static_cast<std::size_t>(std::max(0, o.num_layers));
+  std::string text;
+  for (const char c : o.moe_layer_freq)
+    if (c != ' ' && c != '(' && c != ')') text += c;
+  const auto fail = [&]() {
+    throw Error(Code::config, fmt::format("moe-layer-freq '{}' is no number and no list of {} zeros and ones",
+                                          o.moe_layer_freq, layers), "", "1, or a list as [0]*3+[1]*58");
+  };
+  std::vector<bool> all(layers, false);
+  if (text.find('[') == std::string::npos) {
+    const int every = std::atoi(text.c_str());
+    if (every < 1) fail();
+    for (std::size_t i = 0; i < layers; i += static_cast<std::size_t>(every)) all[i] = true;
+    return all;
+  }
+  all.clear();
+  for (std::size_t at = 0; at < text.size();) {
+    const auto close = text.find(']', at);
+    if (text[at] != '[' || close == std::string::npos) fail();
+    std::vector<bool> part;
+    for (std::size_t i = at + 1; i < close; ++i)
+      if (text[i] == '0' || text[i] == '1') part.push_back(text[i] == '1');
+      else if (text[i] != ',') fail();
+    at = close + 1;
+    int times = 1;
+    if (at < text.size() && text[at] == '*') {
+      times = std::atoi(text.c_str() + at + 1);
+      at = std::min(text.find('+', at), text.size());
+    }
+    for (int i = 0; i < times && all.size() <= layers; ++i) all.insert(all.end(), part.begin(), part.end());
+    if (at < text.size() && text[at++] != '+') fail();
+  }
+  if (all.size() != layers) fail();
+  return all;
+}
+
 }  // namespace
 
 ModelSpec build_model(const ModelOptions& o, std::int64_t vocab_size) {
@@ -63,11 +101,17 @@ ModelSpec build_model(const ModelOptions& o, std::int64_t vocab_size) {
   constexpr int kMaxLayers = 10'000;
   if (o.num_layers > kMaxLayers)
     throw Error(Code::config, fmt::format("num-layers {} is more than {}", o.num_layers, kMaxLayers));
+  const std::vector<bool> experts = o.num_experts > 0 ? expert_layers(o) : std::vector<bool>{};
   Tower tower;
   for (int layer = 0; layer < o.num_layers; ++layer) {
     Row mixer{RowKind::attention, layer, norm, attention_of(o), {}, o.hidden_dropout};
     Row ffn{RowKind::ffn, layer, norm, {}, {default_ffn(o), activation_of(o), o.swiglu, o.add_bias_linear},
             o.hidden_dropout};
+    if (!experts.empty() && experts[static_cast<std::size_t>(layer)]) {
+      ffn.kind = RowKind::moe;
+      ffn.ffn.ffn_hidden = o.moe_ffn_hidden_size.value_or(ffn.ffn.ffn_hidden);
+      ffn.moe = {o.num_experts, o.moe_router_topk, o.moe_shared_expert_intermediate_size};
+    }
     tower.rows.push_back(mixer);
     tower.rows.push_back(ffn);
   }
@@ -90,7 +134,7 @@ namespace {
 
 constexpr const char* kNorms[] = {"LayerNorm", "RMSNorm"};
 constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "silu", "squared_relu"};
-constexpr const char* kRows[] = {"none", "attention", "ffn"};
+constexpr const char* kRows[] = {"none", "attention", "ffn", "moe"};
 
 template <class E, std::size_t N>
 E parse_enum(const char* const (&names)[N], const std::string& text, const std::string& where) {
@@ -122,11 +166,13 @@ Json row_json(const Row& r) {
                      {"percent", a.rotary.percent},
                      {"interleaved", a.rotary.interleaved},
                      {"scaling_factor", a.rotary.scaling_factor}};
-  } else if (r.kind == RowKind::ffn) {
+  } else if (r.kind == RowKind::ffn || r.kind == RowKind::moe) {
     j["ffn_hidden"] = r.ffn.ffn_hidden;
     j["activation"] = kActivations[static_cast<int>(r.ffn.activation)];
     j["gated"] = r.ffn.gated;
     j["bias"] = r.ffn.bias;
+    if (r.kind == RowKind::moe)
+      j["moe"] = {{"experts", r.moe.experts}, {"topk", r.moe.topk}, {"shared_hidden", r.moe.shared_hidden}};
   }
   return j;
 }
@@ -157,12 +203,18 @@ Row row_from(const Json& j, const std::string& where) {
       a.rotary = {true, json_field<double>(rotary, "base", in), json_field<double>(rotary, "percent", in),
                   json_field<bool>(rotary, "interleaved", in), json_field<double>(rotary, "scaling_factor", in)};
     }
-  } else if (r.kind == RowKind::ffn) {
+  } else if (r.kind == RowKind::ffn || r.kind == RowKind::moe) {
     r.ffn.ffn_hidden = json_field<int>(j, "ffn_hidden", where);
     r.ffn.activation =
         parse_enum<Activation>(kActivations, json_field<std::string>(j, "activation", where), where);
     r.ffn.gated = json_field<bool>(j, "gated", where);
     r.ffn.bias = json_field<bool>(j, "bias", where);
+    if (r.kind == RowKind::moe) {
+      const Json moe = json_field<Json>(j, "moe", where);
+      const std::string in = where + ", moe";
+      r.moe = {json_field<int>(moe, "experts", in), json_field<int>(moe, "topk", in),
+               json_field<int>(moe, "shared_hidden", in)};
+    }
   }
   return r;
 }

@@ -21,7 +21,7 @@ namespace mt {
 
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class Activation : std::uint8_t { gelu_tanh, gelu_erf, silu, squared_relu };
-enum class RowKind : std::uint8_t { none, attention, ffn };
+enum class RowKind : std::uint8_t { none, attention, ffn, moe };
 
 struct NormSpec {
   NormKind kind = NormKind::layer_norm;
@@ -50,14 +50,22 @@ struct FfnSpec {
   bool bias = true;
 };
 
+// A feed-forward network of experts, of which each token visits `topk`; each has the shape of the row's `ffn`. Laid out,
+// counted and sized; not trained yet.
+struct MoeSpec {
+  int experts = 0, topk = 0;
+  int shared_hidden = 0;  // width of what every token visits besides; 0: nothing
+};
+
 struct Row {
   RowKind kind = RowKind::none;
   int layer = 0;  // global, from 0
   NormSpec norm;
   AttentionSpec attention;  // when kind is attention
-  FfnSpec ffn;              // when kind is ffn
+  FfnSpec ffn;              // when kind is ffn or moe
   double residual_dropout = 0;
   bool fp8 = false;  // its products are (ModelSpec::fp8); training alone, not part of the model's JSON
+  MoeSpec moe = {};         // when kind is moe
 };
 
 struct Tower {
@@ -99,6 +107,10 @@ struct ModelOptions {
   double norm_epsilon = 1e-5;
   bool swiglu = false, squared_relu = false, openai_gelu = false, bias_gelu_fusion = true;
   bool add_bias_linear = true, add_qkv_bias = false;
+  int num_experts = 0;  // 0: none
+  std::string moe_layer_freq = "1";  // N: every N-th layer from the first; or a list as ([0]*3+[1]*58)
+  std::optional<int> moe_ffn_hidden_size;  // default ffn_hidden_size
+  int moe_router_topk = 2, moe_shared_expert_intermediate_size = 0;
   bool untie_embeddings_and_output_weights = false;
   int make_vocab_size_divisible_by = 128;
   double attention_dropout = 0.1, hidden_dropout = 0.1;
@@ -109,7 +121,7 @@ struct ModelOptions {
 
 // Options to spec: two rows a layer, defaults as Megatron (ffn 4h, or floor(8h/3/64)·64 with swiglu; gelu is the tanh
 // form when bias-gelu-fusion is on, as Megatron's fused kernel computes).
-//   fails  Error{config} above 10,000 layers; other impossible sizes are listed by validate()
+//   fails  Error{config} above 10,000 layers, or for a list of layers that is none; other impossible sizes are listed by validate()
 ModelSpec build_model(const ModelOptions& options, std::int64_t vocab_size);
 
 // Dtype of the residual stream, between sub-layers and between stages.

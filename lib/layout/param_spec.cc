@@ -83,6 +83,31 @@ class Builder {
     row_parallel(mlp + "linear_fc2", f, row.ffn.bias);
   }
 
+  // Experts in one stack: [local experts, out, in], cut over ep along experts and over etp as a dense network over tp.
+  void moe(const Row& row, int unit) {
+    unit_ = unit;
+    const std::string prefix = fmt::format("decoder.layers.{}.", row.layer), mlp = prefix + "mlp.";
+    norm(prefix + "pre_mlp_layernorm", row.norm.kind);
+    replicated(mlp + "router.weight", {row.moe.experts, m_.hidden}, {Kind::normal, m_.init_std}, p_.sequence_parallel);
+    const std::int64_t e = row.moe.experts, local = e / p_.ep, first = local * c_.ep;
+    const std::int64_t f = row.ffn.ffn_hidden, rows = f / p_.etp, h = m_.hidden;
+    ParamSpec fc1 = start(mlp + "experts.linear_fc1.weight", {local, row.ffn.gated ? 2 * rows : rows, h});
+    const auto half = [&](const char* name, std::int64_t at) {
+      fc1.pieces.push_back({mlp + "experts." + name + ".weight", {e, f, h},
+                            {{first, rows * c_.etp, 0}, {local, rows, h}}, {{0, at, 0}, {local, rows, h}}, {}, {},
+                            {Kind::normal, m_.init_std}});
+    };
+    half(row.ffn.gated ? "linear_fc1_gate" : "linear_fc1", 0);
+    if (row.ffn.gated) half("linear_fc1_up", rows);
+    ParamSpec fc2 = start(mlp + "experts.linear_fc2.weight", {local, h, rows});
+    fc2.pieces.push_back({fc2.name, {e, h, f}, {{first, 0, rows * c_.etp}, {local, h, rows}},
+                          {{0, 0, 0}, {local, h, rows}}, {}, {}, {Kind::normal, m_.output_init_std}});
+    fc1.expert = fc2.expert = true;
+    finish(std::move(fc1));
+    finish(std::move(fc2));
+    if (row.moe.shared_hidden > 0) shared_expert(row, mlp + "shared_experts.");
+  }
+
   void head(int unit, bool holds_embedding) {
     unit_ = unit;
     norm("decoder.final_layernorm", m_.final_norm.kind);
@@ -97,6 +122,18 @@ class Builder {
   std::vector<ParamSpec> take() { return std::move(table_); }
 
  private:
+  void shared_expert(const Row& row, const std::string& prefix) {
+    const std::int64_t f = row.moe.shared_hidden, rows = f / p_.tp;
+    ParamSpec s = start(prefix + "linear_fc1.weight", {row.ffn.gated ? 2 * rows : rows, m_.hidden});
+    const auto half = [&](const char* name, std::int64_t at) {
+      s.pieces.push_back(row_piece(prefix + name + ".weight", f, rows * c_.tp, rows, at, true, {Kind::normal, m_.init_std}));
+    };
+    half(row.ffn.gated ? "linear_fc1_gate" : "linear_fc1", 0);
+    if (row.ffn.gated) half("linear_fc1_up", rows);
+    finish(std::move(s));
+    row_parallel(prefix + "linear_fc2", f, false);
+  }
+
   ParamSpec start(std::string name, Dims shape) const {
     ParamSpec s;
     s.name = std::move(name);
@@ -200,6 +237,7 @@ std::vector<ParamSpec> param_specs(const ModelSpec& model, const ParallelSpec& p
       const auto& row = rows[static_cast<std::size_t>(i)];
       if (row.kind == RowKind::attention) b.attention(row, i + 1);
       if (row.kind == RowKind::ffn) b.ffn(row, i + 1);
+      if (row.kind == RowKind::moe) b.moe(row, i + 1);
     }
     if (content.head) b.head(num_units(model) - 1, embedding_here);
   }

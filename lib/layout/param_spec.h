@@ -43,6 +43,7 @@ struct ParamSpec {
   int unit = 0;
   bool decay = true;   // weight decay: not for one-dimensional parameters and biases
   bool tie_copy = false;  // the head's copy of a tied word embedding that another stage holds; counted and saved there
+  bool expert = false;    // replicated and reduced over edp, not over dp and cp
   int grad_slots = 1;  // 2 for a tied word embedding: slot 0 input side, slot 1 output side, added once a step
   std::int64_t elements() const { return num_elements(shape); }
 };

@@ -33,6 +33,17 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpe
     s.push_back({"qkv", {t, (h + 2 * kv) * a.head_dim}, compute, input, again.inner});
     s.push_back({"context", {t, h * a.head_dim}, compute, weight, again.middle});
     s.push_back({"lse", {t, h}, DType::f32, input, again.middle});
+  } else if (row.kind == RowKind::moe) {
+    // As many tokens visit this rank's experts as leave it: spread evenly over experts.
+    const std::int64_t visits = ts * row.moe.topk, f = row.ffn.ffn_hidden, wide = row.ffn.gated ? 2 : 1;
+    s.push_back({"router", {ts, row.moe.experts}, DType::f32, input, again.inner});
+    s.push_back({"dispatched", {visits * p.etp, c}, compute, weight, again.inner});
+    s.push_back({"fc1", {visits, wide * f}, compute, input, again.inner});
+    s.push_back({"activated", {visits, f}, compute, weight, again.middle});
+    if (const std::int64_t shared = row.moe.shared_hidden / p.tp; shared > 0) {
+      s.push_back({"shared_fc1", {t, wide * shared}, compute, input, again.inner});
+      s.push_back({"shared_activated", {t, shared}, compute, weight, again.middle});
+    }
   } else {
     const std::int64_t f = row.ffn.ffn_hidden / p.tp;
     s.push_back({"fc1", {t, row.ffn.gated ? 2 * f : f}, compute, input, again.inner});

@@ -85,6 +85,32 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
   }
 }
 
+void check_experts(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Limits& limits) {
+  const auto& rows = m.decoder().rows;
+  const auto row = std::find_if(rows.begin(), rows.end(), [](const Row& r) { return r.kind == RowKind::moe; });
+  if (row == rows.end()) {
+    if (p.ep > 1 && p.ep <= limits.max_ep)
+      c.add(fmt::format("expert-model-parallel-size {} without experts", p.ep), fmt::format("num-experts {}", p.ep));
+    return;
+  }
+  const MoeSpec& moe = row->moe;
+  if (moe.experts > limits.max_experts)
+    c.add(fmt::format("num-experts {} is more than this program runs, {}", moe.experts, limits.max_experts),
+          "--dry-run, or no --num-experts");
+  c.divides("num-experts", moe.experts, "expert-model-parallel-size", p.ep);
+  if (c.positive("moe-ffn-hidden-size", row->ffn.ffn_hidden))
+    c.divides("moe-ffn-hidden-size", row->ffn.ffn_hidden, "expert-tensor-parallel-size", p.etp);
+  if (moe.topk < 1 || moe.topk > moe.experts)
+    c.add(fmt::format("moe-router-topk {} is not in 1 to num-experts {}", moe.topk, moe.experts),
+          fmt::format("moe-router-topk {}", std::clamp(moe.topk, 1, moe.experts)));
+  if (moe.shared_hidden > 0)
+    c.divides("moe-shared-expert-intermediate-size", moe.shared_hidden, "tensor-model-parallel-size", p.tp);
+  if (row->ffn.bias) c.add("num-experts with biases in linear layers", "--disable-bias-linear");
+  if (p.ep > 1 && p.tp > 1 && !p.sequence_parallel)
+    c.add(fmt::format("expert-model-parallel-size {} with tensor-model-parallel-size {} and whole sequences", p.ep, p.tp),
+          "--sequence-parallel");
+}
+
 void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const BatchSpec& b) {
   if (!c.positive("seq-length", b.seq_length) || !c.positive("micro-batch-size", b.micro_batch) ||
       !c.positive("global-batch-size", b.global_batch))
@@ -217,6 +243,7 @@ std::vector<Problem> validate(const ModelSpec& m, const ParallelSpec& p, const B
   Checker c;
   check_degrees(c, m, p, limits);
   check_model(c, m, p);
+  check_experts(c, m, p, limits);
   check_batch(c, m, p, b);
   if (precision_flags > 1)
     c.add(fmt::format("{} half precisions given, fp16 and bf16, at most 1", precision_flags), "--bf16 alone");

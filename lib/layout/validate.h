@@ -24,6 +24,7 @@ struct Limits {
   int max_pp = 1, max_cp = 1, max_ep = 1, max_etp = 1;  // what the running program can execute
   int max_zero_stage = 0;
   std::optional<std::int64_t> vocab_of_data;  // largest token id + 1, when data is known
+  int max_experts = 0;  // what the running program can execute
 };
 
 // Empty when the run is legal. `precision_flags` is the number of half-precision flags given (two is a problem).

@@ -50,6 +50,7 @@ Model::Model(const ModelSpec& spec, const BatchSpec& batch, const Groups& groups
     const Row& row = spec.decoder().rows[static_cast<std::size_t>(i)];
     if (row.kind == RowKind::attention)
       layers_.push_back(attention_layer(params, row, i + 1, saved(i + 1), rotary_table_.view()));
+    MT_CHECK(row.kind != RowKind::moe, "layer {}: experts were to be refused", row.layer);
     if (row.kind == RowKind::ffn) layers_.push_back(mlp(params, row, i + 1, saved(i + 1)));
   }
   const int head = num_units(spec) - 1;

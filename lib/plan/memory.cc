@@ -34,7 +34,12 @@ struct Sizes {
 struct Widths {
   std::int64_t middle, inner;
 };
-Widths widths_of(const Row& row, int tp) {
+Widths widths_of(const Row& row, const Sizes& s) {
+  const int tp = s.tp;
+  if (row.kind == RowKind::moe) {  // of visits to experts, told as so much a token
+    const std::int64_t f = row.moe.topk * std::int64_t{row.ffn.ffn_hidden} * s.ts / s.t + row.moe.shared_hidden / tp;
+    return {f, row.ffn.gated ? 2 * f : f};
+  }
   if (row.kind == RowKind::attention) {
     const auto& a = row.attention;
     const std::int64_t h = a.heads / tp, g = std::max(1, a.kv_heads / tp);
@@ -50,27 +55,31 @@ Widths widths_of(const Row& row, int tp) {
 void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
                     DType compute) {
   const int stage = parallel.zero_stage;
-  const std::int64_t ranks = stage > 0 ? parallel.dp * parallel.cp : 1;
-  std::map<int, std::int64_t> partial, bucket;  // by unit
+  const auto ranks_of = [&](bool expert) -> std::int64_t {
+    return stage == 0 ? 1 : expert ? parallel.edp() : std::int64_t{parallel.dp} * parallel.cp;
+  };
+  std::map<int, std::int64_t> partial;                  // by unit
+  std::map<std::pair<int, bool>, std::int64_t> bucket;  // by unit, experts apart: they are shared over other ranks
   std::int64_t second = 0;
   bool tied = false;
   for (const auto& spec : specs) {
-    bucket[spec.unit] += line(spec.elements());
+    bucket[{spec.unit, spec.expert}] += line(spec.elements());
     if (spec.grad_slots == 2) second += line(spec.elements());
     tied = tied || spec.grad_slots == 2;
     for (const auto& piece : spec.pieces)
       if (!piece.grad_sum.empty()) partial[spec.unit] += line(piece.local.size());
   }
-  std::int64_t total = 0, largest = 0, pair = 0, before = 0, most = 0;
-  for (auto& [unit, n] : bucket) {
+  std::int64_t total = 0, own = 0, largest = 0, pair = 0, before = 0, most = 0;
+  for (auto& [key, n] : bucket) {
+    const std::int64_t ranks = ranks_of(key.second);
     n = (n + kLine * ranks - 1) / (kLine * ranks) * (kLine * ranks);
     total += n;
+    own += n / ranks;
     largest = std::max(largest, n);
     pair = std::max(pair, before + n);
     before = n;
   }
   for (const auto& [unit, n] : partial) most = std::max(most, n);
-  const std::int64_t own = total / ranks;
   plan.weight_bytes = bytes_of(compute, stage == 3 ? own + pair + (tied ? bucket.begin()->second : 0) : total);
   plan.grad_bytes = bytes_of(DType::f32, (stage >= 2 ? own + largest : total) + second + most);
   plan.optimizer_bytes = bytes_of(DType::f32, own) * (compute == DType::f32 ? 2 : 3);
@@ -121,7 +130,7 @@ LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector
     return l;
   }
   const Row& row = model.decoder().rows[static_cast<std::size_t>(unit - 1)];
-  const Widths w = widths_of(row, s.tp);
+  const Widths w = widths_of(row, s);
   l.kept = s.dz(row.residual_dropout) + s.gathered() + s.full(w.inner);
   l.input = s.full(w.middle) + sum;
   l.forward = s.gathered() + sum;

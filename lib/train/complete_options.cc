@@ -195,7 +195,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   Limits limits;
   limits.world = world;
   limits.max_pp = kMostPipelineRanks;
-  if (purpose == Purpose::rehearse) limits.max_cp = limits.max_ep = limits.max_etp = INT_MAX;
+  if (purpose == Purpose::rehearse) limits.max_cp = limits.max_ep = limits.max_etp = limits.max_experts = INT_MAX;
   limits.max_zero_stage = 3;
   // A wrong split is told once, not again as layers that do not divide.
   if (const bool split_is_wrong = problems.size() > before_split; split_is_wrong)

@@ -78,6 +78,7 @@ Json not_trainable(const TrainingOptions& o) {
     if (value > trainable) all.push_back(fmt::format("{} {}", name, value));
   };
   note("context-parallel-size", o.parallel.cp, 1);
+  note("num-experts", o.model.num_experts, 0);
   note("expert-model-parallel-size", o.parallel.ep, 1);
   if (o.parallel.etp != o.parallel.tp) note("expert-tensor-parallel-size", o.parallel.etp, 1);
   return all;

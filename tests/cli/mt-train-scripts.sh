@@ -41,6 +41,20 @@ same "$(grep -c '^rank' out.txt)" 16384
 expect 0 "" mt-train --dry-run --json --args-file "$scripts/dense_405b.flags" --world-size 16384
 grep -q '"stages":\[{"stage":0,"pp_rank":0,"chunk":0,"layers":0,"holds":"embedding"}' out.txt || fail "$(head -c 2000 out.txt)"
 
+# Eight experts of 7B on 64 ranks: expert parallelism folded over data parallelism. Experts of a rank: 1 of 8, a layer's quarter.
+expect 0 "--moe-grouped-gemm: it changes no size" mt-train --dry-run --args-file "$scripts/experts_8x7b.sh"
+says $'layout\ttp 4, cp 1, pp 4, dp 4, ep 4, etp 1, vpp 8, sequence parallel, ZeRO 1' $'not_trainable_yet\tnum-experts 8' \
+  $'not_trainable_yet\texpert-model-parallel-size 4'
+same "$(field parameters)" 46702792704
+attention=$(((2 * 4096 * 4096 + 2 * 4096 * 1024) / 4)) experts=$((8 / 4 * 3 * 4096 * 14336)) whole=$((2 * 4096 + 8 * 4096))
+grep "^rank	16	" out.txt | grep -q "parameters=$((8 * (attention + experts + whole)))	" || fail "$(grep '^rank	16	' out.txt)"
+expect 3 "num-experts 8 is more than this program runs, 0" mt-train --args-file "$scripts/experts_8x7b.sh"
+expect 0 "" mt-train --dry-run --args-file "$scripts/experts_8x7b.sh" --moe-layer-freq "([0]*16+[1]*16)" --moe-shared-expert-intermediate-size 1024
+dense=$((3 * 4096 * 14336)) layer=$((2 * 4096 * 4096 + 2 * 4096 * 1024 + 2 * 4096))
+same "$(field parameters)" $((32 * layer + 16 * dense + 16 * (8 * dense + 8 * 4096 + 3 * 4096 * 1024) + 4096 + 2 * 32000 * 4096))
+expect 3 "moe-layer-freq '[0]*3' is no number and no list of 32 zeros and ones" mt-train --dry-run \
+  --args-file "$scripts/experts_8x7b.sh" --moe-layer-freq "[0]*3"
+
 # Copied for 128 GPUs, made for 256: both numbers and what would do. 126 layers do not divide over 16 ranks alone.
 wide=(--args-file "$scripts/dense_70b.sh" --num-layers-per-virtual-pipeline-stage 10 --pipeline-model-parallel-size 8)
 expect 3 "world size 128 is not tp·cp·pp·dp = 8·2·8·2 = 256; try data-parallel-size 1, or context-parallel-size 1, or pipeline-model-parallel-size 4, or tensor-model-parallel-size 4, or world size 256" \

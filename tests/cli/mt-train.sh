@@ -5,14 +5,15 @@ tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --
   --vocab-size 257 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --registry none)
 
 # All clashes of a configuration at once, each with its two numbers and a neighbour; no device, no MPI, no file.
-expect 3 "6 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
+expect 3 "7 problems" mt-train --dry-run --world-size 12 --tensor-model-parallel-size 8 --num-layers 4 --hidden-size 768 \
   --num-attention-heads 12 --seq-length 1001 --max-position-embeddings 1001 --sequence-parallel --mock-data --vocab-size 1000 \
-  --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10 --lr 1e-3
+  --num-experts 6 --disable-bias-linear --expert-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --bf16 --fp16 --train-iters 10 --lr 1e-3
 for words in \
   "world size 12 is not divisible by tp·cp·pp 8; try tp·cp·pp 6 or 12, or world size 8 or 16" \
   "num-attention-heads 12 is not divisible by tensor-model-parallel-size 8; try tensor-model-parallel-size 6 or 12" \
   "seq-length 1001 is not divisible by tensor-model-parallel-size (sequence parallel) 8; try tensor-model-parallel-size (sequence parallel) 7 or 11, or seq-length 1000 or 1008" \
   "world size 12 is not divisible by etp·ep·pp 32; try etp·ep·pp 12, or world size 32" \
+  "num-experts 6 is not divisible by expert-model-parallel-size 4; try expert-model-parallel-size 3 or 6, or num-experts 4 or 8" \
   "num-virtual-stages-per-pipeline-rank 2 with pipeline-model-parallel-size 1" \
   "2 half precisions given, fp16 and bf16"; do
   grep -qF -- "$words" err.txt || fail "'$words' not in: $(cat err.txt)"
@@ -21,6 +22,8 @@ done
 expect 3 "try --train-iters" mt-train --dry-run --num-layers 1 --hidden-size 8 --num-attention-heads 2 --seq-length 4 \
   --max-position-embeddings 4 --mock-data --vocab-size 9
 expect 3 "expert-tensor-parallel-size 2" mt-train --local-ranks 2 "${tiny[@]}" --expert-tensor-parallel-size 2
+expect 3 "num-experts 2 is more than this program runs, 0; try --dry-run" mt-train "${tiny[@]}" --num-experts 2 --disable-bias-linear
+expect 3 "expert-model-parallel-size 2 without experts; try num-experts 2" mt-train --dry-run --world-size 2 "${tiny[@]}" --expert-model-parallel-size 2
 expect 3 "rank-order 'tp-dp' names 2 of 5 axes" mt-train --dry-run --world-size 2 "${tiny[@]}" --rank-order tp-dp
 
 # A dry run that is well: 257·32 + 16·32 embedding, per layer 4 norm vectors, qkv 3·32·32 + 96, proj 32·32 + 32, and an
