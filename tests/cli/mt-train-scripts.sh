@@ -12,7 +12,7 @@ same() { [ "$1" = "$2" ] || fail "'$1' is not '$2'"; }
 # 8B: context parallelism is laid out, marked, and refused by a real run.
 expect 3 "grad-reduce-in-bf16: gradients are f32" mt-train --dry-run --args-file "$scripts/dense_8b.sh"
 sed 's/ --grad-reduce-in-bf16//' "$scripts/dense_8b.sh" > 8b.sh
-expect 0 "--tensorboard-dir tb: metrics go to run.jsonl" mt-train --dry-run --args-file 8b.sh
+expect 0 "--manual-gc: there is no garbage" mt-train --dry-run --args-file 8b.sh
 says $'layout\ttp 1, cp 2, pp 1, dp 64, ZeRO 1' $'world_size\t128' $'micro_batches\t2' \
   $'not_trainable_yet\tcontext-parallel-size 2'
 same "$(field parameters)" "$(parameters 32 4096 14336 1024 128256)"
