@@ -89,7 +89,18 @@ bool rename_exchange(const fs::path& a, const fs::path& b) {
   io_error("exchange", a, errno);
 }
 
-OutputFile::OutputFile(const fs::path& path) : path_(path), temporary_(path) {
+OutputFile::OutputFile(const fs::path& path) : path_(path) {
+  std::error_code none;
+  if (fs::is_symlink(path, none)) path_ = fs::weakly_canonical(path, none);
+  if (path_.empty()) path_ = path;
+  const fs::file_status there = fs::status(path_, none);
+  in_place_ = fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there);
+  if (in_place_) {
+    fd_ = open_retrying(path_, O_WRONLY);
+    if (fd_ < 0) io_error("open", path_, errno);
+    return;
+  }
+  temporary_ = path_;
   temporary_ += fmt::format(".tmp.{}", ::getpid());
   fd_ = open_retrying(temporary_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (fd_ < 0) io_error("create", path_, errno);
@@ -99,6 +110,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::move(other.temporary_)),
       fd_(std::exchange(other.fd_, -1)),
+      in_place_(other.in_place_),
       size_(other.size_) {
   other.temporary_.clear();
 }
@@ -144,11 +156,12 @@ void OutputFile::write_at(std::uint64_t offset, const void* bytes, std::size_t s
 
 void OutputFile::finish() {
   if (fd_ < 0) return;
-  if (::fsync(fd_) != 0) fail("fsync", errno);
+  if (::fsync(fd_) != 0 && !(in_place_ && (errno == EINVAL || errno == EROFS))) fail("fsync", errno);
   if (::close(std::exchange(fd_, -1)) != 0) fail("close", errno);
 }
 
 void OutputFile::publish() {
+  if (in_place_) return;
   MT_CHECK(fd_ < 0 && !temporary_.empty(), "publish of {} needs finish() first", path_.string());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
   temporary_.clear();

@@ -31,7 +31,8 @@ void fsync_directory(const fs::path& dir);
 [[nodiscard]] bool rename_exchange(const fs::path& a, const fs::path& b);
 
 // A file descriptor for sequential or positioned writing with a final name that appears only on commit().
-// Dropped without commit(): the temporary is removed.
+// Dropped without commit(): the temporary is removed. A name that is no regular file (a device, a pipe) is written in
+// place, never replaced; a symbolic link stays, and what it points to is replaced.
 class OutputFile {
  public:
   // Opens `<path>.tmp.<pid>` beside `path`.   fails  Error{io}
@@ -54,8 +55,9 @@ class OutputFile {
 
  private:
   void fail(const char* act, int error_number);
-  fs::path path_, temporary_;
+  fs::path path_, temporary_;  // temporary_ is empty where path_ is written in place
   int fd_ = -1;
+  bool in_place_ = false;
   std::uint64_t size_ = 0;
 };
 

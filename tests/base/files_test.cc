@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +66,26 @@ TEST(Files, RenameOntoADirectoryFailsAndRemovesTheTemporary) {
   fs::create_directory(dir / "d");
   EXPECT_NE(io_message([&] { write_file_atomic(dir / "d", "x"); }), "no error");
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"d"});
+}
+
+TEST(Files, ADeviceIsWrittenInPlaceAndALinkStaysALink) {
+  const test::TemporaryDirectory dir;
+  const fs::path pipe = dir / "pipe", link = dir / "link", file = dir / "file";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_atomic(pipe, "told");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof(got)), 4);
+  EXPECT_STREQ(got, "told");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_THROW(write_file_atomic("/dev/full", "no"), Error);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  write_file_atomic(file, "old");
+  fs::create_symlink("file", link);
+  write_file_atomic(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(read_file(file), "new");
 }
 
 TEST(Files, OutputFileAppearsOnlyOnCommit) {
