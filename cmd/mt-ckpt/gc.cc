@@ -28,12 +28,19 @@ int collect(const Arguments& a, bool json) {
   if (a.retain_interval < 0)
     throw Error(Code::usage, fmt::format("{} is below 0", a.retain_interval), "--save-retain-interval");
   if (!std::filesystem::is_directory(root)) throw Error(Code::io, "no such checkpoint directory", root);
-  const SaveLock lock(root, std::nullopt);  // what a running job is writing is no garbage
-  if (!json) cli::row({"act", "reason", "path"});
-  std::size_t count = 0;
-  for (const auto& dir : collect_garbage(root, a.dry_run)) tell(dir, "unfinished", a, json), ++count;
+  require_save_directory(root);
   RetainPolicy policy{a.keep_newest, a.retain_interval};
   if (policy.keep_interval > 0) policy.keep_newest = std::max(1, policy.keep_newest);
+  // What a running job is writing is no garbage. Where no job ever locked and nothing goes, no lock is left behind.
+  std::optional<SaveLock> lock;
+  if (std::filesystem::exists(std::filesystem::path(root) / ".lock") ||
+      (!a.dry_run && (!collect_garbage(root, true).removed.empty() || !retain(root, policy, true).empty())))
+    lock.emplace(root, std::nullopt);
+  if (!json) cli::row({"act", "reason", "path"});
+  std::size_t count = 0;
+  const Garbage garbage = collect_garbage(root, a.dry_run);
+  for (const auto& dir : garbage.removed) tell(dir, "unfinished", a, json), ++count;
+  for (const auto& sentence : garbage.left) log::warn("{}", sentence);
   for (const auto& dir : retain(root, policy, a.dry_run)) tell(dir, "not retained", a, json), ++count;
   if (count == 0) log::info("nothing to remove in {}", root);
   return 0;

@@ -119,12 +119,13 @@ std::vector<fs::path> event_files(const std::vector<std::string>& words) {
     std::error_code ec;
     if (!fs::exists(w, ec)) throw Error(Code::io, "no such file or directory", w);
     if (!fs::is_directory(w, ec)) {
+      if (!fs::is_regular_file(w, ec)) throw Error(Code::data, "an event file is a regular file, this is none", w);
       files.emplace_back(w);
       continue;
     }
     for (fs::recursive_directory_iterator it(w, fs::directory_options::skip_permission_denied, ec), end; it != end;
          it.increment(ec))
-      if (is_event_log_name(it->path())) files.push_back(it->path());
+      if (is_event_log_name(it->path()) && it->is_regular_file(ec)) files.push_back(it->path());
   }
   std::sort(files.begin(), files.end());
   return files;

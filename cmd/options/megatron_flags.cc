@@ -1,6 +1,7 @@
 #include "options/megatron_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "base/args_file.h"
@@ -102,6 +103,22 @@ void MegatronFlags::add(OptionTable& table) {
   table.rewrite([this](const std::vector<std::string>& arguments) { return rewrite(arguments); });
 }
 
+std::vector<std::string> MegatronFlags::flags_of_file(const std::string& path) {
+  constexpr int kMaxFiles = 64;
+  std::error_code ec;
+  const auto file = std::filesystem::weakly_canonical(path, ec).string();
+  if (std::find(open_files_.begin(), open_files_.end(), file) != open_files_.end())
+    throw Error(Code::usage, "the file names itself as a file of flags", path, "take --args-file out of it");
+  if (++files_read_ > kMaxFiles)
+    throw Error(Code::usage, fmt::format("more than {} files of flags name one another", kMaxFiles), path);
+  const ArgsFile read = read_args_file(path);
+  if (read.ranks) script_ranks_ = read.ranks;
+  open_files_.push_back(file);
+  auto flags = rewrite(read.flags);
+  open_files_.pop_back();
+  return flags;
+}
+
 std::vector<std::string> MegatronFlags::rewrite(const std::vector<std::string>& arguments) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -113,9 +130,7 @@ std::vector<std::string> MegatronFlags::rewrite(const std::vector<std::string>& 
     };
     if (g.name == "args-file") {
       args_file_ = next("write --args-file FILE");
-      const ArgsFile file = read_args_file(args_file_);
-      if (file.ranks) script_ranks_ = file.ranks;
-      for (auto& flag : rewrite(file.flags)) out.push_back(std::move(flag));
+      for (auto& flag : flags_of_file(args_file_)) out.push_back(std::move(flag));
       continue;
     }
     const auto all = megatron_spellings();

@@ -62,11 +62,15 @@ class MegatronFlags {
 
  private:
   std::vector<std::string> rewrite(const std::vector<std::string>& arguments);
+  // The flags of a file, and of the files it names.   fails  Error{usage}: it names itself, or too many are named
+  std::vector<std::string> flags_of_file(const std::string& path);
   void add_row(OptionTable& table, const FlagGroup& group, const std::string& entry);
 
   std::vector<std::string> notices_, own_;  // own_: names that were rows before ours
   std::vector<Problem> refused_;
   std::string args_file_;
+  std::vector<std::string> open_files_;  // whose flags are being read, the outermost first
+  int files_read_ = 0;
   std::optional<int> script_ranks_;
 };
 

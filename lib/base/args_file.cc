@@ -35,11 +35,37 @@ std::optional<std::int64_t> integer(const std::string& text) {
   return code == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
+// What a script of flags never needs; beyond it a file is no script, or names that hold themselves grow without end.
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20, kMaxExpandedBytes = std::size_t{4} << 20;
+constexpr int kMaxDepth = 100;  // brackets in $(( … ))
+
+// What a message quotes: one line, and the beginning of it where it is long.
+std::string one_line(std::string text) {
+  constexpr std::size_t kShown = 160;
+  if (text.size() > kShown) text.replace(kShown, std::string::npos, " ...");
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+std::string script_text(const std::string& path) {
+  std::error_code ec;
+  const auto status = fs::status(path, ec);
+  if (fs::is_character_file(status) || fs::is_block_file(status))
+    throw Error(Code::usage, "a device is no file of flags", path);
+  std::string text = read_file(path);
+  if (text.size() > kMaxFileBytes)
+    throw Error(Code::usage, fmt::format("{} bytes are more than a file of flags has", text.size()), path,
+                fmt::format("at most {}", kMaxFileBytes));
+  if (text.find('\0') != std::string::npos)
+    throw Error(Code::usage, "a binary file is no file of flags", path, fmt::format("byte {} is 0", text.find('\0')));
+  return text;
+}
+
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 class Script {
  public:
-  explicit Script(const std::string& path) : path_(path), text_(read_file(path)) {}
+  explicit Script(const std::string& path) : path_(path), text_(script_text(path)) {}
 
   ArgsFile read() {
     while (at_ < text_.size()) statement();
@@ -88,20 +114,21 @@ class Script {
   void dollar(Words& out, bool quoted);
   void braces(Words& out, bool quoted);
   void arithmetic(Words& out);
-  std::int64_t sum(const std::string& s, std::size_t& at) const;
-  std::int64_t factor(const std::string& s, std::size_t& at) const;
+  std::int64_t sum(const std::string& s, std::size_t& at);
+  std::int64_t factor(const std::string& s, std::size_t& at);
   void add(Words& out, const Words& value, bool quoted, bool all) const;
-  Words value_of(const std::string& name) const;
+  Words value_of(const std::string& name);
+  Words counted(Words value);
   Variable* find(const std::string& name) {
     const auto it =
         std::find_if(variables_.begin(), variables_.end(), [&](const Variable& v) { return v.name == name; });
     return it == variables_.end() ? nullptr : &*it;
   }
-  const Variable* find(const std::string& name) const { return const_cast<Script*>(this)->find(name); }
   Word unknown(const std::string& what) const { return {"", fmt::format("line {}: {}", line(), what), false}; }
 
   std::string path_, text_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, expanded_ = 0;
+  int depth_ = 0;
   std::vector<Variable> variables_;
   Words flags_;
   bool seen_command_ = false;
@@ -216,7 +243,7 @@ bool Script::assignment() {
     skip_blanks();
     if (peek() == '\n') ++at_;
     else if (peek() == ')') break;
-    else if (peek() == '\0') fail(fmt::format("'{}=(' is not closed", name));
+    else if (peek() == '\0') fail(fmt::format("'{}=(' is not closed", one_line(name)));
     else
       for (Word& w : word()) value.push_back(std::move(w));
   }
@@ -234,14 +261,21 @@ void Script::assign(const std::string& name, Words value, bool array, bool appen
   else v->words[0].text += value.empty() ? "" : value[0].text;
 }
 
-Words Script::value_of(const std::string& name) const {
+Words Script::counted(Words value) {
+  for (const Word& w : value) expanded_ += w.text.size() + 1;
+  if (expanded_ > kMaxExpandedBytes)
+    fail(fmt::format("the values of names come to more than {} bytes", kMaxExpandedBytes), "a name may hold itself");
+  return value;
+}
+
+Words Script::value_of(const std::string& name) {
   const Variable* v = find(name);
   const bool known = v != nullptr && std::none_of(v->words.begin(), v->words.end(),
                                                   [](const Word& w) { return !w.unknown.empty(); });
-  if (known) return v->words;
-  if (const char* text = std::getenv(name.c_str())) return {Word{text, "", false}};
-  if (v != nullptr) return v->words;
-  return {unknown(fmt::format("${} has no value", name))};
+  if (known) return counted(v->words);
+  if (const char* text = std::getenv(name.c_str())) return counted({Word{text, "", false}});
+  if (v != nullptr) return counted(v->words);
+  return {unknown(fmt::format("${} has no value", one_line(name)))};
 }
 
 // Append a value to the word being read: whole where quoted, else cut at blanks. `all`: every element of an array.
@@ -323,7 +357,7 @@ void Script::dollar(Words& out, bool quoted) {
     std::size_t end = at_ + (tick ? 1 : 2);
     for (int depth = 1; end < text_.size() && depth > 0; ++end)
       depth += tick ? -int{text_[end] == '`'} : int{text_[end] == '('} - int{text_[end] == ')'};
-    const Word what = unknown(fmt::format("'{}' would have to be run, and no shell is", text_.substr(at_, end - at_)));
+    const Word what = unknown(fmt::format("'{}' would have to be run, and no shell is", one_line(text_.substr(at_, end - at_))));
     at_ = end;
     return add(out, {what}, quoted, false);
   }
@@ -356,7 +390,7 @@ void Script::braces(Words& out, bool quoted) {
   Words value;
   bool all = false;
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) {
-    value = {unknown(fmt::format("'${{{}}}' has no value", inside))};
+    value = {unknown(fmt::format("'${{{}}}' has no value", one_line(inside)))};
     const auto fallback = rest.find(":-") == 0 ? rest.substr(2) : "";
     if (!fallback.empty()) value = {Word{fallback, "", false}};
   } else if (rest.empty() || rest == "[@]" || rest == "[*]") {
@@ -369,7 +403,7 @@ void Script::braces(Words& out, bool quoted) {
         (value.empty() || !value[0].unknown.empty() || value[0].text.empty()))
       value = {Word{rest.substr(skip), "", false}};
   } else {
-    value = {unknown(fmt::format("'${{{}}}' is not understood", inside))};
+    value = {unknown(fmt::format("'${{{}}}' is not understood", one_line(inside)))};
   }
   at_ = end + 1;
   add(out, value, quoted, all);
@@ -383,12 +417,15 @@ void Script::arithmetic(Words& out) {
   const std::string inside = text_.substr(at_ + 3, end - at_ - 3);
   std::size_t at = 0;
   const std::int64_t value = sum(inside, at);
-  if (inside.find_first_not_of(' ', at) != std::string::npos) fail(fmt::format("'$(({}))' is not understood", inside));
+  if (inside.find_first_not_of(' ', at) != std::string::npos) fail(fmt::format("'$(({}))' is not understood", one_line(inside)));
   at_ = end + 2;
   add(out, {Word{std::to_string(value), "", false}}, true, false);
 }
 
-std::int64_t Script::sum(const std::string& s, std::size_t& at) const {
+std::int64_t Script::sum(const std::string& s, std::size_t& at) {
+  const auto fits = [&](bool overflow) {
+    if (overflow) fail(fmt::format("'$(({}))' leaves the range of 64 bits", one_line(s)));
+  };
   std::int64_t total = 0, term = factor(s, at);
   bool minus = false;
   for (;; ++at) {
@@ -398,11 +435,13 @@ std::int64_t Script::sum(const std::string& s, std::size_t& at) const {
       ++at;
       const std::int64_t other = factor(s, at);
       if (op != '*' && other == 0) fail("division by 0");
-      term = op == '*' ? term * other : op == '/' ? term / other : term % other;
+      if (op == '*') fits(__builtin_mul_overflow(term, other, &term));
+      else if (other == -1) fits(op == '/' && __builtin_sub_overflow(0, term, &term)), term = op == '/' ? term : 0;
+      else term = op == '/' ? term / other : term % other;
       --at;
       continue;
     }
-    total += minus ? -term : term;
+    fits(minus ? __builtin_sub_overflow(total, term, &total) : __builtin_add_overflow(total, term, &total));
     if (op != '+' && op != '-') return total;
     minus = op == '-';
     ++at;
@@ -411,11 +450,13 @@ std::int64_t Script::sum(const std::string& s, std::size_t& at) const {
   }
 }
 
-std::int64_t Script::factor(const std::string& s, std::size_t& at) const {
+std::int64_t Script::factor(const std::string& s, std::size_t& at) {
   at = std::min(s.find_first_not_of(" $", at), s.size());
   if (at < s.size() && s[at] == '(') {
     ++at;
+    if (++depth_ > kMaxDepth) fail(fmt::format("more than {} brackets in one another", kMaxDepth));
     const std::int64_t value = sum(s, at);
+    --depth_;
     ++at;
     return value;
   }
@@ -430,7 +471,7 @@ std::int64_t Script::factor(const std::string& s, std::size_t& at) const {
     word = value.empty() ? "" : value[0].text;
   }
   const auto n = integer(word);
-  if (!n) fail(fmt::format("'$(({}))' is no sum of integers", s));
+  if (!n) fail(fmt::format("'$(({}))' is no sum of integers", one_line(s)));
   return *n;
 }
 

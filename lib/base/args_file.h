@@ -24,7 +24,8 @@ struct ArgsFile {
 //      launcher's
 // Other commands are passed over. Pipes and redirections end a command.
 //   fails  Error{io}; Error{usage} with file and line: a construct that would have to be run ($(…), if, for, …) whose value
-//          is wanted, a name without a value, an open quote, no flag in the file
+//          is wanted, a name without a value, an open quote, no flag in the file; a device, a binary file, one above 1
+//          MiB, values of names that come to more than 4 MiB, more than 100 brackets in one another
 ArgsFile read_args_file(const std::string& path);
 
 }  // namespace mt

@@ -1,6 +1,7 @@
 #include "base/cli.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -185,6 +186,7 @@ std::string escaped(const std::string& field) {
 
 int run(const Tool& tool, int argc, char** argv) {
   log::set_tool(tool.name);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file size fails like any other, and is told
   int code = guarded([&] { return dispatch(tool, argc, argv); });
   const int closed = guarded([] {
     close_stdout();

@@ -40,7 +40,7 @@ struct Tool {
 
 // Run a tool. Catches mt::Error (one line "tool: what: where (hint)" on stderr, exit code_of it), std::bad_alloc
 // (device, 7) and any other exception (internal, 70). --help and --version go to stdout and give 0. At the end stdout
-// is flushed and closed; a failure of that is Error{io}.
+// is flushed and closed; a failure of that is Error{io}. SIGXFSZ is ignored from here on.
 int run(const Tool& tool, int argc, char** argv);
 
 // Hidden command `--dump-options` of every tool prints the table as JSON lines, for the lint of man pages.

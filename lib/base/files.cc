@@ -20,7 +20,9 @@ namespace mt {
 namespace {
 
 [[noreturn]] void io_error(const char* act, const fs::path& path, int error_number) {
-  const char* hint = error_number == ENOSPC ? "free space or choose another directory" : "";
+  const char* hint = error_number == ENOSPC  ? "free space or choose another directory"
+                     : error_number == EFBIG ? "raise the limit on the size of a file, ulimit -f"
+                                             : "";
   throw Error(Code::io, fmt::format("cannot {}: {}", act, errno_text(error_number)), path.string(), hint);
 }
 

@@ -50,7 +50,9 @@ class Descriptor {
   bool direct() const { return direct_; }
   [[noreturn]] void fail(const char* act, int error_number) const {
     throw Error(Code::io, fmt::format("cannot {}: {}", act, errno_text(error_number)), path_.string(),
-                error_number == ENOSPC ? "free space on that disk or write elsewhere" : "");
+                error_number == ENOSPC  ? "free space on that disk or write elsewhere"
+                : error_number == EFBIG ? "raise the limit on the size of a file, ulimit -f"
+                                        : "");
   }
   // A full disk is told before the first byte instead of after the last. File systems without it are accepted.
   void reserve(std::uint64_t bytes) {

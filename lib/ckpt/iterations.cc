@@ -300,17 +300,50 @@ std::optional<fs::path> drop_superseded(const fs::path& root, std::optional<std:
   return dir;
 }
 
-std::vector<fs::path> collect_garbage(const fs::path& root, bool dry_run) {
-  std::vector<fs::path> removed;
+namespace {
+
+bool has_form(const std::string& name, const std::string& head, const std::string& tail) {
+  if (name.size() <= head.size() + tail.size() || name.compare(0, head.size(), head) != 0) return false;
+  if (name.compare(name.size() - tail.size(), tail.size(), tail) != 0) return false;
+  return whole_number(std::string_view(name).substr(head.size(), name.size() - head.size() - tail.size())).has_value();
+}
+
+// What a save writes into an iteration's directory, under its last name or the one that it is written as.
+bool is_written_by_a_save(const fs::directory_entry& entry) {
+  auto name = entry.path().filename().string();
+  const auto dot = name.rfind(".tmp.");
+  if (dot != std::string::npos && whole_number(std::string_view(name).substr(dot + 5))) name.resize(dot);
+  std::error_code ec;
+  return entry.is_regular_file(ec) &&
+         (name == kManifestName || has_form(name, "data_", ".safetensors") || has_form(name, "rank_", ".json"));
+}
+
+}  // namespace
+
+Garbage collect_garbage(const fs::path& root, bool dry_run) {
+  Garbage out;
   for (const auto& i : list_iterations(root)) {
     if (i.complete || i.tracked) continue;
-    if (!i.temporary && detect_format(i.dir) != CheckpointFormat::native &&
-        detect_format(i.dir) != CheckpointFormat::unknown)
-      continue;  // somebody else's checkpoint
+    const auto entries = entries_of(i.dir);
+    const auto foreign = std::find_if_not(entries.begin(), entries.end(), is_written_by_a_save);
+    if (foreign != entries.end()) {
+      out.left.push_back(fmt::format("{} stays: {} in it is not written by a save", i.dir.string(),
+                                     foreign->path().filename().string()));
+      continue;
+    }
     if (!dry_run) remove_directory(i.dir);
-    removed.push_back(i.dir);
+    out.removed.push_back(i.dir);
   }
-  return removed;
+  return out;
+}
+
+void require_save_directory(const fs::path& dir) {
+  const auto real = fs::weakly_canonical(dir);  // "." may stand for an iteration
+  if (iteration_of(real.filename().string()) || is_there(real / kManifestName))
+    throw Error(Code::config, "is an iteration, not a --save directory", dir.string(),
+                "give " + real.parent_path().string());
+  if (!is_there(dir / kTrackerName) && !is_there(dir / ".lock") && list_iterations(dir).empty())
+    throw Error(Code::config, "is no --save directory: no tracker and no iteration there", dir.string());
 }
 
 }  // namespace mt

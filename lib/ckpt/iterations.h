@@ -81,8 +81,17 @@ std::optional<std::filesystem::path> drop_superseded(const std::filesystem::path
                                                      std::optional<std::int64_t> tracked_before,
                                                      std::int64_t committed, std::int64_t interval);
 
-// Remove what no save will ever finish: temporary and incomplete directories. Call when nobody is saving there.
-//   gives  the removed paths;  with `dry_run` what would go
-std::vector<std::filesystem::path> collect_garbage(const std::filesystem::path& root, bool dry_run);
+// Remove what no save will ever finish: temporary and incomplete directories that hold nothing but what a save writes
+// (manifest.json, data_*.safetensors, rank_*.json and their temporary names). Call when nobody is saving there.
+//   gives  the removed paths, with `dry_run` what would go; and those left for something foreign in them, a sentence each
+struct Garbage {
+  std::vector<std::filesystem::path> removed;
+  std::vector<std::string> left;
+};
+Garbage collect_garbage(const std::filesystem::path& root, bool dry_run);
+
+// A --save directory and not something else: a tracker, an iteration or a run's lock is in it.
+//   fails  Error{config}: an iteration itself, with its parent as the hint; a directory without any of these
+void require_save_directory(const std::filesystem::path& dir);
 
 }  // namespace mt

@@ -55,6 +55,9 @@ bool is_local_disk(const fs::path& directory) {
 }
 
 Database::Database(const fs::path& file, Mode mode, int wait_ms) : file_(file) {
+  std::error_code ec;
+  if (fs::exists(file, ec) && !fs::is_regular_file(file, ec))  // reading a pipe would wait for its other end
+    throw Error(Code::io, "a registry is a regular file, this is none", file.string());
   const int flags = mode == Mode::record ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   const int code = ::sqlite3_open_v2(file.c_str(), &db_, flags, nullptr);
   try {

@@ -207,6 +207,8 @@ bool RunIndex::guarded(int wait_ms, const std::function<void(Database&)>& body) 
 }
 
 bool RunIndex::follow(const fs::path& event_log, int wait_ms) {
+  std::error_code ec;
+  if (fs::exists(event_log, ec) && !fs::is_regular_file(event_log, ec)) return true;  // opening a pipe would wait
   return guarded(wait_ms, [&](Database& db) { skipped_lines_ = take_in(db, event_log, false); });
 }
 

@@ -60,7 +60,7 @@ class RunIndex {
 
   // Take in what was appended to a run.jsonl since the last call, in one transaction.
   //   wait_ms  how long to wait for other writers; short inside a training loop, long at its start and end
-  //   gives    false after a warning when it could not; the next call catches up
+  //   gives    false after a warning when it could not; the next call catches up. A pipe or device is passed over
   //   cost     reads the new bytes of the file, one fsync of the database
   bool follow(const std::filesystem::path& event_log, int wait_ms);
 

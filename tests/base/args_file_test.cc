@@ -105,5 +105,38 @@ TEST_F(ArgsFiles, WhatWouldHaveToBeRunIsAnErrorWhereItIsWanted) {
     EXPECT_NE(fault(text).find(words), std::string::npos) << text << fault(text);
 }
 
+TEST_F(ArgsFiles, WhatIsNoScriptOrGrowsWithoutEndIsRefusedInOneLine) {
+  std::string doubling = "A0=" + std::string(16, 'x') + "\n";
+  for (int i = 1; i <= 40; ++i) doubling += fmt::format("A{}=$A{}$A{}\n", i, i - 1, i - 1);
+  std::string arrays = "A=(1 2)\n";
+  for (int i = 0; i < 40; ++i) arrays += "A+=( ${A[@]} )\n";
+  const std::string open(200000, '('), close(200000, ')');
+  using namespace std::string_literals;
+  for (const auto& [text, words] :
+       {std::pair{"--lr 1\n\0--seed 2\n"s, "a binary file is no file of flags"},
+        {doubling + "--lr $A40\n", "the values of names come to more than 4194304 bytes"},
+        {arrays + "--lr ${A[@]}\n", "the values of names come to more than 4194304 bytes"},
+        {"--lr $((" + open + "1" + close + "))\n", "more than 100 brackets in one another"},
+        {"--lr $((" + open + "\n", "'$((' is not closed"},
+        {"--lr $((" + std::string(1000, 'x') + "))\n", "is no sum of integers"},
+        {"--lr $((9223372036854775807 + 1))\n", "leaves the range of 64 bits"},
+        {"A=-9223372036854775808\nB=-1\n--lr $((A / B))\n", "leaves the range of 64 bits"},
+        {std::string((1 << 20) + 1, '#'), "1048577 bytes are more than a file of flags has"}}) {
+    const std::string said = fault(text);
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+    EXPECT_LT(said.size(), 400u);
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+  }
+  EXPECT_THROW(read_args_file("/dev/zero"), Error);
+}
+
+TEST_F(ArgsFiles, SumsAndNamesWithinTheLimitsKeepTheirValues) {
+  const std::string open(100, '('), close(100, ')');
+  EXPECT_EQ(flags("--a $((" + open + "7" + close + "))\n--b $((" + open + "8" + close + "))\n"), "--a|7|--b|8");
+  EXPECT_EQ(flags("A=-9223372036854775808\nB=-1\n--a $((A % B)) --b $((7 / B)) --c $((A + 9223372036854775807))\n"),
+            "--a|0|--b|-7|--c|-1");
+  EXPECT_EQ(flags("A=ab\nB=$A$A\nC=$B$B\n--a $C\n"), "--a|abababab");
+}
+
 }  // namespace
 }  // namespace mt

@@ -1,10 +1,12 @@
 #include "base/cli.h"
 
+#include <cstdio>
 #include <memory>
 #include <new>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +164,19 @@ TEST(Cli, ResultsThatDoNotArriveAreAnIoError) {
   EXPECT_EQ(code_with_stdout(full), 5);
   EXPECT_EQ(code_with_stdout(-1), 5) << "stdout closed by the caller";
   ::close(full);
+}
+
+TEST(Cli, AWriteBeyondTheLimitOnFileSizeIsAnIoErrorAndNoSignal) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  struct rlimit old {};
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  struct rlimit none = old;
+  none.rlim_cur = 0;
+  ::setrlimit(RLIMIT_FSIZE, &none);
+  EXPECT_EQ(code_with_stdout(::fileno(file)), 5);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::fclose(file);
 }
 
 }  // namespace

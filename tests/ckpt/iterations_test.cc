@@ -168,13 +168,35 @@ TEST_F(IterationsTest, GarbageIsWhatNoSaveWillFinish) {
   fs::create_directory(root_ / "iter_0000007");
   fs::create_directories(root_ / "iter_0000008");
   std::ofstream(root_ / "iter_0000008/metadata.json") << "{}";  // Megatron's, not garbage
-  EXPECT_EQ(collect_garbage(root_.path(), true).size(), 2u);
+  EXPECT_EQ(collect_garbage(root_.path(), true).removed.size(), 2u);
   EXPECT_TRUE(fs::exists(root_ / "iter_0000007"));
-  EXPECT_EQ(collect_garbage(root_.path(), false).size(), 2u);
+  EXPECT_EQ(collect_garbage(root_.path(), false).removed.size(), 2u);
   EXPECT_FALSE(fs::exists(root_ / "iter_0000007"));
   EXPECT_FALSE(fs::exists(root_ / ".iter_0000020.tmp"));
   EXPECT_TRUE(fs::exists(root_ / "iter_0000008"));
   EXPECT_EQ(resolve(root_.path()).iteration, 10);
+}
+
+TEST_F(IterationsTest, GarbageWithSomethingForeignInItStaysAndIsNamed) {
+  save(10);
+  const auto with = [&](const std::string& folder, const std::vector<std::string>& files) {
+    fs::create_directories(root_ / folder);
+    for (const auto& f : files) std::ofstream(root_ / folder / f) << "x";
+  };
+  with("iter_0000005", {"notes.txt"});
+  with("iter_0000006", {"manifest.json", "data_00000.safetensors", "data_mine.safetensors"});
+  with("iter_0000007", {"manifest.json.tmp.123", "data_00011.safetensors", "rank_00003.json", "rank_00004.json.tmp.9"});
+  with(".iter_0000020.tmp", {"data_00000.safetensors"});
+  with(".iter_0000030.tmp", {"model.tmp.1"});
+  fs::create_directories(root_ / "iter_0000008/data_00000.safetensors");
+  const auto g = collect_garbage(root_.path(), false);
+  EXPECT_EQ(g.removed, (std::vector<fs::path>{dir(7), root_ / ".iter_0000020.tmp"}));
+  ASSERT_EQ(g.left.size(), 4u);
+  EXPECT_CONTAINS(g.left[0], "iter_0000005 stays: notes.txt in it");
+  EXPECT_CONTAINS(g.left[1], "iter_0000006 stays: data_mine.safetensors in it");
+  EXPECT_CONTAINS(g.left[2], "iter_0000008 stays: data_00000.safetensors in it");
+  EXPECT_CONTAINS(g.left[3], ".iter_0000030.tmp stays: model.tmp.1 in it");
+  EXPECT_TRUE(fs::exists(dir(5) / "notes.txt") && fs::exists(root_ / ".iter_0000030.tmp/model.tmp.1"));
 }
 
 TEST_F(IterationsTest, OtherFormatsAreToldByTheirFiles) {

@@ -72,6 +72,21 @@ grep -q "iteration *2/ *2" out.txt || fail "$(cat out.txt)"
 expect 0 "" env CKPT=save mt-train --dry-run --args-file=run.sh --num-layers 8 --world-size 4
 says $'layout\ttp 2, cp 1, pp 2, dp 1' $'stage\t0\tpp 0\tchunk 0\tembedding, layers 0-3'
 expect 5 "nothing.sh" mt-train --args-file nothing.sh
+echo '--lr 1e-3 --args-file self.sh --args-file self.sh' > self.sh
+echo 'python pretrain.py --lr 1e-3 --args-file ./self2.sh' > self2.sh
+echo '--args-file b.sh' > a.sh && echo '--args-file a.sh' > b.sh
+for file in self.sh self2.sh a.sh; do
+  expect 2 "the file names itself as a file of flags" timeout 20 mt-train "${tiny[@]}" --args-file "$file"
+  [ "$(wc -l < err.txt)" = 1 ] || fail "$(cat err.txt)"
+done
+for i in $(seq 0 9); do echo "--args-file d$((i + 1)).sh --args-file d$((i + 1)).sh" > "d$i.sh"; done
+echo '--seed 5' > d10.sh
+expect 2 "more than 64 files of flags" timeout 20 mt-train "${tiny[@]}" --args-file d0.sh
+expect 0 "" mt-train --dry-run "${tiny[@]}" --args-file d8.sh
+printf -- '--lr 1\0--seed 2\n' > binary.sh
+expect 2 "a binary file is no file of flags" timeout 20 mt-train "${tiny[@]}" --args-file binary.sh
+# A limit on the size of files is told, as a full disk is, and does not kill.
+(ulimit -f 40 && expect 5 "ulimit -f" mt-train "${tiny[@]}" --save limited --save-interval 1)
 expect 2 "on the command line" env MT_ARGS_FILE=run.sh mt-train "${tiny[@]}"
 
 # Launchers' variables: ranks that nothing connects, and numbers that clash.

@@ -219,6 +219,38 @@ TEST_F(MtCkpt, GcRefusesWhatIsNotThereAndWhatARunIsSavingTo) {
   EXPECT_CONTAINS(o.err, "another run is saving there");
 }
 
+TEST_F(MtCkpt, GcLeavesNoLockWhereItHasNothingToDo) {
+  good("mt-ckpt random --save a --iteration 1 && rm -f a/.lock && mkdir other && touch other/file");
+  auto o = run("mt-ckpt gc a/iter_0000001");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "is an iteration, not a --save directory");
+  EXPECT_CONTAINS(o.err, (fs::canonical(*this / "a").string() + ")"));
+  EXPECT_EQ(run("cd a/iter_0000001 && mt-ckpt gc .").status, 3);
+  EXPECT_EQ(good("mt-ckpt verify a --json").objects()[0]["result"], "sound");
+  o = run("mt-ckpt gc other");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "is no --save directory");
+  EXPECT_FALSE(fs::exists(*this / "other/.lock"));
+  EXPECT_EQ(good("mt-ckpt gc a --keep-newest 1").rows().size(), 1u);
+  good("mkdir a/iter_0000005 && touch a/iter_0000005/notes.txt");
+  o = good("mt-ckpt gc a");
+  EXPECT_EQ(o.rows().size(), 1u);
+  EXPECT_CONTAINS(o.err, "iter_0000005 stays: notes.txt");
+  good("mkdir a/iter_0000006");
+  EXPECT_EQ(good("mt-ckpt gc a --dry-run").rows().size(), 2u);
+  EXPECT_FALSE(fs::exists(*this / "a/.lock"));
+  EXPECT_EQ(good("mt-ckpt gc a").rows().size(), 2u);
+  EXPECT_TRUE(fs::exists(*this / "a/iter_0000005/notes.txt"));
+  EXPECT_FALSE(fs::exists(*this / "a/iter_0000006"));
+}
+
+TEST_F(MtCkpt, AFileAboveTheLimitOnItsSizeIsAnIoError) {
+  const auto o = run("ulimit -f 40 && mt-ckpt random --save a");
+  EXPECT_EQ(o.status, 5);
+  EXPECT_CONTAINS(o.err, "ulimit -f");
+  EXPECT_FALSE(fs::exists(*this / "a/iter_0000000"));
+}
+
 TEST_F(MtCkpt, WhatCannotBeSubtractedHasNoLargestDifference) {
   good("mt-ckpt random --save a && mt-ckpt random --save half --bf16 && mt-ckpt random --save wide --hidden-size 128");
   for (const char* other : {"half", "wide"}) {

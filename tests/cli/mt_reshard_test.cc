@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include <fmt/format.h>
+
 #include "cli/run_tool.h"
 
 namespace mt {
@@ -38,6 +40,13 @@ TEST_F(MtReshard, EveryLayoutHoldsTheSameStateBitwiseAndComesBack) {
     EXPECT_EQ(info["consumed_samples"], 160);
     previous = into;
   }
+}
+
+TEST_F(MtReshard, AFileAboveTheLimitOnItsSizeIsAnIoErrorAndLeavesNoCheckpoint) {
+  const auto o = run("ulimit -f 40 && " + to("a", "limited", 2, 1));
+  EXPECT_EQ(o.status, 5) << o.err;
+  EXPECT_CONTAINS(o.err, "ulimit -f");
+  EXPECT_FALSE(fs::exists(*this / "limited/iter_0000020"));
 }
 
 TEST_F(MtReshard, RanksOwnAboutEqualBytesAndEachByteOnce) {

@@ -38,6 +38,23 @@ TEST_F(MtRuns, IndexFindsEventFilesAndListShowsTheRuns) {
   EXPECT_EQ(good("mt-runs list").rows().size(), 3u);
 }
 
+TEST_F(MtRuns, IndexRefusesWhatIsNoRegularFileAndPassesItOverInADirectory) {
+  write_run("x/a", {{"lr", "0.001"}}, 2);
+  good("mkfifo pipe && mkdir x/b && mkfifo x/b/run.jsonl");
+  for (const char* file : {"pipe", "/dev/null", "x/b/run.jsonl"}) {
+    const auto o = run(std::string("timeout 10 mt-runs index --registry zz.db ") + file);
+    EXPECT_EQ(o.status, 4) << file;
+    EXPECT_CONTAINS(o.err, "an event file is a regular file, this is none");
+  }
+  EXPECT_FALSE(fs::exists(*this / "zz.db"));
+  for (const char* command : {"list", "index x/a"}) {
+    const auto o = run(std::string("timeout 10 mt-runs ") + command + " --registry pipe");
+    EXPECT_EQ(o.status, 5) << command;
+    EXPECT_CONTAINS(o.err, "a registry is a regular file, this is none");
+  }
+  EXPECT_EQ(good("timeout 10 mt-runs index --registry zz.db x").rows().size(), 2u);
+}
+
 TEST_F(MtRuns, ShowPrintsOptionsEvaluationsAndStepsWhenAsked) {
   const auto id = write_run("a", {{"lr", "0.001"}}, 3);
   good("mt-runs index --registry r.db a/run.jsonl");
