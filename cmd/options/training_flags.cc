@@ -1,13 +1,21 @@
 #include "options/training_flags.h"
 
+#include <climits>
+
 namespace mt::options {
+
+namespace {
+
+constexpr int kMostInt = INT_MAX, kMostHidden = INT_MAX / 4;  // widths and ids are ints; the widest default is 4h
+
+}  // namespace
 
 void add_model(OptionTable& t, ModelOptions& m) {
   t.group("Model");
   t.add("num-layers", m.num_layers, "N", "transformer layers").at_least(1).no_default();
-  t.add("hidden-size", m.hidden_size, "N", "width of the residual stream").at_least(1).no_default();
+  t.add("hidden-size", m.hidden_size, "N", "width of the residual stream").between(1, kMostHidden).no_default();
   t.add("ffn-hidden-size", m.ffn_hidden_size, "N", "width of the feed-forward network; default 4h, with --swiglu 8h/3")
-      .at_least(1);
+      .between(1, kMostInt);
   t.add("num-attention-heads", m.num_attention_heads, "N", "query heads").at_least(1).no_default();
   t.add("kv-channels", m.kv_channels, "N", "head dimension; default hidden-size / num-attention-heads").at_least(1);
   t.add("group-query-attention", m.group_query_attention, "", "share key and value heads among query heads");
@@ -131,7 +139,7 @@ void add_data(OptionTable& t, DataOptions& d) {
   t.add("split", d.split, "A,B,C", "shares of training, validation and test");
   t.add("mock-data", d.mock_data, "", "made-up samples; no token file");
   t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says")
-      .at_least(1);
+      .between(1, kMostInt);
   t.add("tokenizer-type", d.tokenizer.type, "TYPE", "kind of tokenizer");
   t.add("tokenizer-model", d.tokenizer.model, "FILE", "tokenizer.json, or the directory that holds it");
   t.add("vocab-file", d.tokenizer.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");

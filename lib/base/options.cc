@@ -173,6 +173,12 @@ void append_wrapped(std::string& out, const std::string& text, std::size_t inden
 
 }  // namespace
 
+bool OptionRow::names_something() const {
+  for (const char* word : {"FILE", "DIR", "DIRECTORY", "PREFIX", "P", "NAME"})
+    if (argument == word) return true;
+  return false;
+}
+
 std::string OptionRow::range_text() const {
   const bool low = least != -std::numeric_limits<double>::infinity();
   const bool high = most != std::numeric_limits<double>::infinity();
@@ -427,6 +433,8 @@ void OptionTable::assign(const Setting& setting) {
   OptionRow& row = *find(setting.name);
   const bool from_flag = setting.source.compare(0, 2, "--") == 0;
   const std::string where = from_flag ? setting.source : fmt::format("--{} from {}", row.name, setting.source);
+  if (row.names_something() && std::find(setting.values.begin(), setting.values.end(), "") != setting.values.end())
+    throw Error(Code::usage, fmt::format("wanted {}, found ''", row.argument), where, "a name, or leave the flag out");
   if (!row.choices.empty()) {
     for (const std::string& value : setting.values) {
       if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;

@@ -52,6 +52,8 @@ struct OptionRow {
     fallback.clear();
     return *this;
   }
+  // True where the argument word says that the value names something (FILE, DIR, PREFIX, NAME, ...): then it is not empty.
+  bool names_something() const;
   // "1 or more", "above 0", "0 to 1"; empty without a range.
   std::string range_text() const;
 

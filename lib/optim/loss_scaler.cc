@@ -1,8 +1,16 @@
 #include "optim/loss_scaler.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace mt {
+
+namespace {
+
+// 1 / scale is f32 too and must be no denormal.
+constexpr double kMostScale = 1 / static_cast<double>(std::numeric_limits<float>::min());
+
+}  // namespace
 
 LossScaler::LossScaler(const LossScaleOptions& options, bool dynamic, Device device)
     : options_(options),
@@ -26,7 +34,7 @@ bool LossScaler::update(Stream& stream, bool finite) {
     if (++growth_ < options_.window) return false;
     growth_ = 0;
     hysteresis_ = options_.hysteresis;
-    scale_ *= 2;
+    if (scale_ <= kMostScale / 2) scale_ *= 2;
   } else {
     growth_ = 0;
     if (--hysteresis_ <= 0) scale_ = std::max(scale_ / 2, options_.min);

@@ -2,7 +2,7 @@
 // The factor that keeps f16 gradients away from zero: fixed, or moved by what the gradients of each step were.
 //
 //   dynamic  doubled after `window` finite steps in a row; halved at an overflow once `hysteresis` of them came since it
-//            was last doubled, never below `min`
+//            was last doubled, never below `min`, nor above 2^126, whose inverse is the least normal f32
 // The losses are multiplied by it before backward and the gradients divided by it in the optimizer; with powers of two
 // both are exact. Source: Micikevicius et al., arXiv:1710.03740; the rule is Megatron's DynamicGradScaler.
 // Code: optim/loss_scaler.cc. Tests: tests/optim/loss_scaler_test.cc.

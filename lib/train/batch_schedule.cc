@@ -8,15 +8,24 @@
 
 namespace mt {
 
+namespace {
+
+constexpr std::int64_t kMostIncrements = 100'000;  // each is a part of the list
+
+}  // namespace
+
 std::string BatchSchedule::ramp_up_problem(const std::vector<std::int64_t>& w, int full) {
   if (w.size() != 3) return fmt::format("rampup-batch-size wants START INCREMENT SAMPLES, found {} numbers", w.size());
   if (w[0] < 1 || w[1] < 1 || w[2] < 0)
     return fmt::format("rampup-batch-size {} {} {}: start and increment must be 1 or more, samples 0 or more", w[0], w[1],
                        w[2]);
+  if (w[2] > kMostSamples) return fmt::format("rampup-batch-size: {} samples are more than {}", w[2], kMostSamples);
   if (w[0] > full) return fmt::format("rampup-batch-size starts at {}, above global-batch-size {}", w[0], full);
   if ((full - w[0]) % w[1] != 0)
     return fmt::format("rampup-batch-size: from {} to global-batch-size {} is no multiple of the increment {}", w[0], full,
                        w[1]);
+  if ((full - w[0]) / w[1] > kMostIncrements)
+    return fmt::format("rampup-batch-size: {} increments are more than {}", (full - w[0]) / w[1], kMostIncrements);
   return "";
 }
 

@@ -17,6 +17,9 @@ class BatchSchedule {
   explicit BatchSchedule(int batch) : parts_{{0, batch}} {}
   // START INCREMENT SAMPLES.   needs  ramp_up_problem is empty
   static BatchSchedule ramp_up(const std::vector<std::int64_t>& words, int full);
+  // Samples a run can count: whole numbers up to here are exact in double, which the ramp divides in.
+  static constexpr std::int64_t kMostSamples = std::int64_t{1} << 53;
+
   // Why these words and the full batch make no ramp, or empty.
   static std::string ramp_up_problem(const std::vector<std::int64_t>& words, int full);
 

@@ -2,6 +2,7 @@
 #include <climits>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "base/error.h"
 #include "ckpt/iterations.h"
@@ -97,14 +98,26 @@ std::vector<Problem> set_problems(const TrainingOptions& o) {
   return p;
 }
 
+// The scale and what gradients are divided by it with are f32: both finite there, and no denormals.
+void check_loss_scale(const LossScaleOptions& o, std::vector<Problem>& p) {
+  constexpr double kLeast = std::numeric_limits<float>::min(), kMost = 1 / kLeast;
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
+           {"loss-scale", o.fixed.value_or(1)}, {"initial-loss-scale", o.initial}, {"min-loss-scale", o.min}})
+    if (!(value >= kLeast && value <= kMost))
+      p.push_back({fmt::format("{} {} or 1 / {} is beyond f32, which wants {:.3g} to {:.3g}", name, value, value, kLeast,
+                               kMost),
+                   fmt::format("--{} 1024", name)});
+  if (o.min > o.initial)
+    p.push_back({fmt::format("min-loss-scale {} is above initial-loss-scale {}", o.min, o.initial),
+                 "a smaller --min-loss-scale"});
+}
+
 // Options that are each fine alone.
 std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
-  const auto& ls = o.loss_scale;
-  if (ls.fixed && !o.fp16 && !o.bf16) add("loss-scale without fp16 or bf16", "--fp16, or no --loss-scale");
-  if (ls.min > ls.initial)
-    add(fmt::format("min-loss-scale {} is above initial-loss-scale {}", ls.min, ls.initial), "a smaller --min-loss-scale");
+  check_loss_scale(o.loss_scale, p);
+  if (o.loss_scale.fixed && !o.fp16 && !o.bf16) add("loss-scale without fp16 or bf16", "--fp16, or no --loss-scale");
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
            {"min-lr", o.lr.min_lr}, {"lr-warmup-init", o.lr.warmup_init},
            {"weight-decay", o.lr.weight_decay}, {"init-method-std", o.model.init_method_std},

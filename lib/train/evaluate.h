@@ -6,9 +6,11 @@
 namespace mt {
 
 // Score every validation set, options.eval_iters batches or all of it, and report each loss by name; nothing without
-// one. The loss is the mean over all unmasked tokens. Collective.
-void validate_now(TrainingRun& run);
+// one. The loss is the mean over all unmasked tokens. Every few batches all ranks ask each other whether to stop
+// (train/stop_request.h); then what is unfinished is not reported. Collective.
+//   gives  0, or the agreed_stop() that ended it early
+int validate_now(TrainingRun& run);
 // The same for the test set, from its beginning.
-void test_now(TrainingRun& run);
+int test_now(TrainingRun& run);
 
 }  // namespace mt

@@ -28,6 +28,18 @@ void fill_batch_schedule(TrainingOptions& o, Problems& problems) {
   }
 }
 
+// Lengths in steps are counted in samples.
+void check_countable(const TrainingOptions& o, Problems& problems) {
+  const std::int64_t most = BatchSchedule::kMostSamples / std::max(1, o.batch.global_batch);
+  for (const auto& [name, steps] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {"train-iters", o.train_iters}, {"eval-iters", o.eval_iters}, {"lr-warmup-iters", o.lr.warmup_iters},
+           {"lr-decay-iters", o.lr.decay_iters.value_or(0)}, {"lr-wsd-decay-iters", o.lr.wsd_decay_iters.value_or(0)}})
+    if (steps > most)
+      problems.push_back({fmt::format("{} {} of global-batch-size {} are more than {} samples", name, steps,
+                                      o.batch.global_batch, BatchSchedule::kMostSamples),
+                          fmt::format("--{} {}", name, most)});
+}
+
 // In steps or in samples, not both; as in Megatron.
 void check_units(const TrainingOptions& o, Problems& problems) {
   const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
@@ -69,6 +81,9 @@ void check_curve(const TrainingOptions& o, Problems& problems) {
 
 void complete_run_length(TrainingOptions& o, Problems& problems) {
   fill_batch_schedule(o, problems);
+  const std::size_t before = problems.size();
+  check_countable(o, problems);
+  if (problems.size() > before) return;
   check_units(o, problems);
   if (o.train_samples && o.train_iters < 0) {
     o.train_iters = o.batch_schedule.iterations_within(*o.train_samples);

@@ -62,7 +62,12 @@ RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool
   } catch (const std::exception& e) {
     log::warn("metrics are not recorded: {}", e.what());
   }
-  if (!options.tensorboard_dir.empty()) tensorboard_ = std::make_unique<TensorboardWriter>(options.tensorboard_dir);
+  if (options.tensorboard_dir.empty()) return;
+  try {
+    tensorboard_ = std::make_unique<TensorboardWriter>(options.tensorboard_dir);
+  } catch (const Error& e) {
+    log::warn("tensorboard: {}; no curves are written", e.what());
+  }
 }
 
 RunReporter::~RunReporter() = default;
@@ -71,15 +76,21 @@ bool log_is_due(const TrainingOptions& o, std::int64_t iteration) {
   return iteration == 1 || iteration == o.train_iters || (o.log_interval > 0 && iteration % o.log_interval == 0);
 }
 
-void RunReporter::point(const std::string& tag, double value, std::int64_t iteration) {
+void RunReporter::write_curves(const std::function<void(TensorboardWriter&)>& write) {
   if (!tensorboard_) return;
   try {
-    tensorboard_->scalar(tag, value, iteration);
-    tensorboard_->scalar(tag + " vs samples", value, consumed_samples_);
+    write(*tensorboard_);
   } catch (const Error& e) {
     log::warn("tensorboard: {}; nothing more is written there", e.what());
     tensorboard_.reset();
   }
+}
+
+void RunReporter::point(const std::string& tag, double value, std::int64_t iteration) {
+  write_curves([&](TensorboardWriter& to) {
+    to.scalar(tag, value, iteration);
+    to.scalar(tag + " vs samples", value, consumed_samples_);
+  });
 }
 
 void RunReporter::draw(const StepReport& r) {
@@ -91,7 +102,7 @@ void RunReporter::draw(const StepReport& r) {
       {"iteration-time", r.step_s},  {"throughput", r.tflops},           {"mfu", r.mfu},
       {"skipped-iterations", static_cast<double>(r.skipped_so_far)}};
   for (const auto& [tag, value] : points) point(tag, value, r.iteration);
-  if (tensorboard_) tensorboard_->flush();
+  write_curves([](TensorboardWriter& to) { to.flush(); });
 }
 
 void RunReporter::record(Json event) {
@@ -175,7 +186,7 @@ void RunReporter::evaluation(std::int64_t iteration, const std::string& name, do
   const std::string tag = "lm loss " + (name == "validation" || name == "test" ? name : "validation-" + name);
   point(tag, loss, iteration);
   point(tag + " ppl", ppl, iteration);
-  if (tensorboard_) tensorboard_->flush();
+  write_curves([](TensorboardWriter& to) { to.flush(); });
 }
 
 void RunReporter::end(const std::string& status) {

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,7 +60,9 @@ class RunReporter {
  private:
   void record(Json event);
   void draw(const StepReport& report);
-  // A point of a curve over steps, and of the same over samples; a file that cannot be written is a warning, once.
+  // Curves are no reason to end a run: a file that cannot be written is a warning, once.
+  void write_curves(const std::function<void(TensorboardWriter&)>& write);
+  // A point of a curve over steps, and of the same over samples.
   void point(const std::string& tag, double value, std::int64_t iteration);
   TrainingOptions options_;
   std::string tool_;

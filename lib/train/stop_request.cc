@@ -4,6 +4,9 @@
 
 #include <atomic>
 
+#include "base/error.h"
+#include "train/training_run.h"
+
 namespace mt {
 
 namespace {
@@ -36,5 +39,14 @@ StopRequest::~StopRequest() {
 }
 
 int StopRequest::seen() { return signal_seen; }
+
+int agreed_stop(TrainingRun& run) {
+  const double limit_s = run.options.exit_duration_min * 60;
+  std::int64_t code = 0;
+  if (limit_s > 0 && seconds_since(run.started) > limit_s) code = static_cast<int>(Code::time_limit);
+  if (StopRequest::seen() != 0) code = static_cast<int>(Code::signal_saved);
+  run.world.all_reduce(run.stream, View(&code, DType::i64, {1}), Reduce::max).wait_host();
+  return static_cast<int>(code);
+}
 
 }  // namespace mt

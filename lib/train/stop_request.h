@@ -1,5 +1,6 @@
 #pragma once
-// The wish to stop: SIGTERM, SIGINT or SIGUSR1 to any rank, agreed on by all at the end of a step.
+// The wish to stop: SIGTERM, SIGINT or SIGUSR1 to any rank, agreed on by all at the end of a step, or between
+// batches of an evaluation.
 //
 // Code: train/stop_request.cc. Tests: tests/train/.
 
@@ -15,5 +16,11 @@ class StopRequest {
   // Signal number seen since construction, 0 for none.
   static int seen();
 };
+
+struct TrainingRun;
+
+// Why to stop now: Code::signal_saved where a rank saw a signal, Code::time_limit where one is past exit_duration_min,
+// the latter where both are; 0: go on. Collective over the run's world, the same answer on all ranks.
+int agreed_stop(TrainingRun& run);
 
 }  // namespace mt

@@ -1,6 +1,7 @@
 #include "train/timeline.h"
 
 #include <array>
+#include <fstream>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -11,6 +12,7 @@ namespace mt {
 namespace {
 
 constexpr std::array<const char*, 5> kKinds = {"step", "phase", "lane", "exposed", "bubble"};
+constexpr std::string_view kTraceBegins = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
 
 }  // namespace
 
@@ -96,13 +98,20 @@ std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const
   return all;
 }
 
+bool may_hold_trace(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string start(kTraceBegins.size(), '\0');
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return in.gcount() == 0 ? in.eof() : start == kTraceBegins;
+}
+
 void write_trace(const std::string& path, const Timeline& mine, Communicator& world, Stream& stream,
                  const std::vector<std::string>& row_names) {
   const auto texts = gather_texts(world, stream, mine.events_text(world.rank()));
   if (mine.dropped() > 0)
     log::warn("the trace is full at {} spans a rank: {} later ones are not in it", Timeline::kMaxSpans, mine.dropped());
   if (world.rank() != 0) return;
-  std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+  std::string out = std::string(kTraceBegins) +
                     "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"mt-train\"}}";
   for (std::size_t r = 0; r < texts.size(); ++r) {
     out += fmt::format(",\n{{\"ph\":\"M\",\"pid\":0,\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}", r,

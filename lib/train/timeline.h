@@ -102,6 +102,9 @@ class TimedSpan {
 // Every rank's text on rank 0, by rank; empty elsewhere. Collective.
 std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const std::string& mine);
 
+// True where the file is empty or begins as write_trace() begins one; else it is somebody's and not to be overwritten.
+bool may_hold_trace(const std::string& path);
+
 // All ranks' events into one file, written by rank 0. Collective.
 //   row_names  by rank, for rank 0
 //   fails      Error{io} on rank 0

@@ -19,15 +19,9 @@ namespace {
 
 // Why to stop after this step, agreed on by all ranks; 0: go on.
 int stop_code(TrainingRun& run) {
-  const auto& o = run.options;
-  std::int64_t code = 0;
-  if (o.exit_duration_min > 0 && seconds_since(run.started) > o.exit_duration_min * 60)
-    code = static_cast<int>(Code::time_limit);
-  if (StopRequest::seen() != 0) code = static_cast<int>(Code::signal_saved);
-  run.world.all_reduce(run.stream, View(&code, DType::i64, {1}), Reduce::max).wait_host();
-  if (run.at.skipped_in_a_row >= o.non_finite_limit && o.non_finite_limit > 0)
-    code = static_cast<int>(Code::non_finite_limit);
-  return static_cast<int>(code);
+  const int code = agreed_stop(run);
+  const std::int64_t limit = run.options.non_finite_limit;
+  return limit > 0 && run.at.skipped_in_a_row >= limit ? static_cast<int>(Code::non_finite_limit) : code;
 }
 
 bool is_multiple(std::int64_t iteration, std::int64_t interval) { return interval > 0 && iteration % interval == 0; }
@@ -81,7 +75,10 @@ int run_loop(TrainingRun& run) {
     follow_save(run);
     code = stop_code(run);
     // Before the save: where validation stands is part of the checkpoint.
-    if (is_multiple(at.iteration, o.eval_interval)) validate_now(run);
+    if (is_multiple(at.iteration, o.eval_interval)) {
+      const int heard = validate_now(run);
+      if (code == 0) code = heard;
+    }
     // A run of non-finite steps must not replace the last good checkpoint.
     if (code != static_cast<int>(Code::non_finite_limit) && at.skipped_in_a_row == 0 && !o.save.empty() &&
         is_multiple(at.iteration, o.save_interval))
@@ -90,8 +87,8 @@ int run_loop(TrainingRun& run) {
   }
   // As Megatron: at the end of training the test set is scored, and validation once more where it was not just done.
   if (code == 0 && !leave && trained) {
-    if (o.eval_interval > 0 && at.iteration % o.eval_interval != 0) validate_now(run);
-    test_now(run);
+    if (o.eval_interval > 0 && at.iteration % o.eval_interval != 0) code = validate_now(run);
+    if (code == 0) code = test_now(run);
   }
   const bool good = code != static_cast<int>(Code::non_finite_limit);
   if (good && !o.save.empty() && run.saved_iteration != at.iteration) save_checkpoint(run);

@@ -43,12 +43,17 @@ void require_memory(const TrainingRun& run, const Coordinate& at) {
                 "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
 
-// A trace is written at the end: that it cannot be is said at the beginning.
-void require_place(const std::string& file) {
+// A trace is written at the end: that it cannot be, or would overwrite something else, is said at the beginning.
+//   record  the file this run is about to make
+void require_place(const std::string& file, const std::filesystem::path& record) {
   const auto parent = std::filesystem::path(file).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
   if (::access(directory.c_str(), W_OK) != 0 || std::filesystem::is_directory(file))
     throw Error(Code::io, "cannot write the trace there", file, "name a file in a directory that is there");
+  std::error_code ec;
+  const auto same = [&](const std::filesystem::path& p) { return std::filesystem::weakly_canonical(p, ec); };
+  if (std::filesystem::is_regular_file(file, ec) ? !may_hold_trace(file) : same(file) == same(record))
+    throw Error(Code::config, "what is there is no trace, and one would overwrite it", file, "name another --trace");
 }
 
 // Of a run that does not continue what lies in --save: the first iteration it can write there.
@@ -75,7 +80,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   const auto& o = options;
   require_same_options(o, world, stream);
   if (speaks()) require_event_log(metrics_path(o));
-  if (speaks() && !o.trace.empty()) require_place(o.trace);
+  if (speaks() && !o.trace.empty()) require_place(o.trace, metrics_path(o));
   if (speaks())
     for (const auto& notice : o.notices) log::warn("{}", notice);
   const auto reader = find_checkpoint(*this);

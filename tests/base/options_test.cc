@@ -363,5 +363,22 @@ TEST_F(OptionsTest, ARewrittenCommandLineIsWhatIsParsed) {
   EXPECT_EQ(lr, 0.25);
 }
 
+TEST_F(OptionsTest, AnEmptyValueWhereANameIsWantedIsRefusedFromEverySource) {
+  const auto said = [&](std::vector<const char*> arguments) {
+    try {
+      parse(std::move(arguments));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::usage);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(said({"--config", ""}).find("wanted FILE, found '': --config"), std::string::npos);
+  EXPECT_NE(said({"--data-path", "a", ""}).find("wanted PREFIX, found '': --data-path"), std::string::npos);
+  EXPECT_NE(said({"--data-path="}).find("--data-path"), std::string::npos);
+  const Environment e("MT_DATA_PATH", "");
+  EXPECT_EQ(said({}), "") << "an empty variable counts as not set";
+}
+
 }  // namespace
 }  // namespace mt

@@ -55,7 +55,7 @@ expect 2 "one of cpu" mt-train "${tiny[@]}" --device cuda
 # Numbers that make no sense are refused with their range and the value given; nothing stands for "default" in silence.
 for words in "threads 0 1 to 1024" "threads -2 1 to 1024" "exit-interval 0 1 or more" "log-interval 0 1 or more" \
   "eval-interval 0 1 or more" "eval-iters -1 0 or more" "save-interval 0 1 or more" "num-layers -3 1 or more" \
-  "hidden-size 0 1 or more" "micro-batch-size 0 1 or more" "tensor-model-parallel-size 0 1 or more" \
+  "hidden-size 0 1 to 536870911" "micro-batch-size 0 1 or more" "tensor-model-parallel-size 0 1 or more" \
   "rotary-percent 0 0 (excluded) to 1" "adam-eps 0 above 0" "local-ranks 0 1 to 256" "world-size 0 1 or more" \
   "non-finite-limit 0 1 or more" "exit-duration-in-mins 0 above 0" "distributed-timeout-minutes 0 above 0"; do
   read -r flag value range <<< "$words"
@@ -80,6 +80,19 @@ expect 0 "--rampup-batch-size: lengths in iterations are counted through the gro
 [ "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' out.txt | tr '\n' ' ')" = "2 2 3 4 4 4 " ] || fail "$(cat out.txt)"
 expect 3 "train-iters and train-samples exclude each other" mt-train "${tiny[@]}" --train-samples 8
 
+# Numbers and names beyond what can be.
+expect 3 "9223372036854775807 samples are more than" timeout 20 mt-train --dry-run "${tiny[@]}" \
+  --rampup-batch-size 1 1 9223372036854775807
+expect 3 "train-iters 9000000000000000000 of global-batch-size 4" mt-train --dry-run "${tiny[@]}" \
+  --train-iters 9000000000000000000 --rampup-batch-size 2 1 6
+expect 2 "9000000000000000000" mt-train --dry-run "${tiny[@]}" --vocab-size 9000000000000000000
+expect 2 "wanted 1 to 2147483647" mt-train --dry-run "${tiny[@]}" --vocab-size 2147483648
+expect 2 "--hidden-size" mt-train --dry-run "${tiny[@]}" --hidden-size 1000000000
+expect 3 "loss-scale 1e-40 or 1 / 1e-40 is beyond f32" mt-train "${tiny[@]}" --bf16 --loss-scale 1e-40
+for flag in save load trace tensorboard-dir metrics-file registry tokenizer-model data-path; do
+  expect 2 ", found '': --$flag (" mt-train "${tiny[@]}" "--$flag" ""
+done
+
 # What a run says about its time.
 expect 0 "the trace of 2 ranks is in trace.json" mt-train "${tiny[@]}" --local-ranks 2 --trace trace.json --tensorboard-dir tb \
   --timing-log-level 2 --log-straggler --metrics-file timed.jsonl
@@ -87,6 +100,15 @@ grep -q '"traceEvents":\[' trace.json && tail -1 trace.json | grep -qx '\]}' || 
 grep -q '^    forward-backward \.*: ([0-9.]*, [0-9.]*)$' out.txt || fail "$(cat out.txt)"
 grep -q '^straggler: compute (ms) min' out.txt || fail "$(cat out.txt)"
 [ "$(ls tb | grep -c '^events.out.tfevents.')" = 1 ] || fail "$(ls tb)"
+echo "# Notes" > notes.txt
+expect 3 "what is there is no trace" mt-train "${tiny[@]}" --trace notes.txt --metrics-file timed2.jsonl
+[ "$(cat notes.txt)" = "# Notes" ] || fail "notes.txt was overwritten"
+# A full disk: no file may grow beyond 1 KiB. Curves and record end with a warning each, the run does not.
+(trap '' XFSZ; ulimit -f 1; mt-train "${tiny[@]}" --train-iters 20 --tensorboard-dir full --metrics-file full.jsonl 2>&1 \
+  || echo "status $?") | cat > said.txt
+[ "$(grep -c 'tensorboard: .*nothing more is written there' said.txt)" = 1 ] || fail "$(cat said.txt)"
+[ "$(grep -c 'metrics are no longer recorded' said.txt)" = 1 ] || fail "$(cat said.txt)"
+grep -q 'iteration *20/ *20' said.txt && ! grep -q '^status' said.txt || fail "$(cat said.txt)"
 expect 5 "no/where/t.json" mt-train "${tiny[@]}" --trace no/where/t.json --metrics-file timed2.jsonl
 
 # A named checkpoint that is not there: one message, nothing written, on every rank.

@@ -2,6 +2,8 @@
 
 #include "train/batch_schedule.h"
 
+#include <functional>
+
 #include "base/error.h"
 #include "registry/event_log.h"
 #include "train/tiny_run.h"
@@ -34,6 +36,51 @@ TEST(BatchSchedule, GrowsByMegatronsOldRuleAndCountsThroughIt) {
   }
   EXPECT_EQ(BatchSchedule(16).samples_after(10), 160);
   EXPECT_EQ(BatchSchedule(16).iterations_within(175), 10);
+}
+
+TEST(BatchSchedule, TheLongestRampThatCountsIsExactAndLongerOnesAreRefused) {
+  const std::int64_t most = std::int64_t{1} << 53;
+  const auto s = BatchSchedule::ramp_up({1, 1, most}, 5);  // four increments, 2^51 samples each
+  for (int k = 1; k < 5; ++k) {
+    EXPECT_EQ(s.at(k * (most / 4) - 1), k);
+    EXPECT_EQ(s.at(k * (most / 4)), k + 1);
+  }
+  const auto thirds = BatchSchedule::ramp_up({1, 1, most}, 4);
+  EXPECT_EQ(thirds.at(most / 3 - 1), 1);
+  EXPECT_EQ(thirds.at(most / 3 + 2), 2);
+  const auto refused = [](std::int64_t samples, int full, const char* words) {
+    const auto text = BatchSchedule::ramp_up_problem({1, 1, samples}, full);
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  refused(INT64_MAX, 4, "9223372036854775807 samples are more than 9007199254740992");
+  refused(most + 1, 4, "more than 9007199254740992");
+  refused(1000, 2147483647, "2147483646 increments are more than 100000");
+  EXPECT_EQ(BatchSchedule::ramp_up_problem({1, 1, 1000}, 100'001), "");
+}
+
+TEST(BatchSchedule, StepsWhoseSamplesCannotBeCountedAreRefused) {
+  const test::TempDir dir;
+  const auto accepted = [&](const std::function<void(TrainingOptions&)>& change) {
+    auto o = test::tiny_options(dir);
+    change(o);
+    try {
+      complete_options(o, 1);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::config);
+      EXPECT_NE(std::string(e.what()).find("of global-batch-size 16 are more than"), std::string::npos) << e.what();
+      return false;
+    }
+    return true;
+  };
+  const std::int64_t most = (std::int64_t{1} << 53) / 16;
+  EXPECT_TRUE(accepted([&](auto& o) { o.train_iters = most; }));
+  EXPECT_FALSE(accepted([&](auto& o) { o.train_iters = most + 1; }));
+  EXPECT_FALSE(accepted([&](auto& o) { o.eval_iters = most + 1; }));
+  EXPECT_FALSE(accepted([&](auto& o) { o.lr.decay_iters = 9000000000000000000; }));
+  EXPECT_FALSE(accepted([&](auto& o) {
+    o.rampup_batch_size = {8, 8, 160};
+    o.train_iters = 9000000000000000000;
+  }));
 }
 
 TrainingOptions ramp_options(const test::TempDir& dir) {

@@ -1,5 +1,7 @@
 // Half precision with a loss scale: what it may change and what not.
 
+#include <cmath>
+
 #include "base/error.h"
 #include "ckpt/reader.h"
 #include "train/same_checkpoint.h"
@@ -125,6 +127,47 @@ TEST(Fp16, FlagsThatDoNotFitAreRefused) {
   o = fp16_options(dir);
   o.loss_scale.min = 8192;
   EXPECT_THROW(complete_options(o, 1), Error) << "the least above the first";
+}
+
+// 2^-126 to 2^126: there the scale and its inverse are normal numbers of f32.
+TEST(Fp16, AScaleWhoseInverseF32CannotHoldIsRefused) {
+  const TempDir dir;
+  const auto code = [&](double LossScaleOptions::*which, double value) {
+    auto o = fp16_options(dir);
+    o.loss_scale = {};
+    o.loss_scale.*which = value;
+    if (which == &LossScaleOptions::initial) o.loss_scale.min = std::min(1.0, value);
+    try {
+      complete_options(o, 1);
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("is beyond f32"), std::string::npos) << e.what();
+      return static_cast<int>(e.code());
+    }
+    return 0;
+  };
+  const auto fixed = [&](double value, bool bf16) {
+    auto o = fp16_options(dir);
+    o.fp16 = !bf16, o.bf16 = bf16;
+    o.loss_scale.fixed = value;
+    try {
+      complete_options(o, 1);
+    } catch (const Error& e) {
+      return static_cast<int>(e.code());
+    }
+    return 0;
+  };
+  const double least = std::ldexp(1, -126), most = std::ldexp(1, 126), inf = HUGE_VAL;
+  for (const double bad : {1e-300, 1e-40, least * 0.99, most * 1.01, 1e39, inf}) {
+    EXPECT_EQ(code(&LossScaleOptions::initial, bad), 3) << bad;
+    if (bad < 1) {
+      EXPECT_EQ(code(&LossScaleOptions::min, bad), 3) << bad;
+    }
+    for (const bool bf16 : {false, true}) EXPECT_EQ(fixed(bad, bf16), 3) << bad;
+  }
+  for (const double good : {least, 0.5, 65536.0, most}) {
+    EXPECT_EQ(code(&LossScaleOptions::initial, good), 0) << good;
+    for (const bool bf16 : {false, true}) EXPECT_EQ(fixed(good, bf16), 0) << good;
+  }
 }
 
 // ---- the residual stream in f32 -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "ckpt/diff.h"
 #include "ckpt/iterations.h"
 #include "ckpt/reader.h"
+#include "registry/event_log.h"
 #include "train/batch_source.h"
 #include "train/tiny_run.h"
 
@@ -298,6 +299,45 @@ TEST(Signals, TermOnOneRankSavesOnAllAtTheSameStep) {
   EXPECT_EQ(c.status, static_cast<int>(Code::signal_saved));
   EXPECT_EQ(c.loss.size(), 3u);
   EXPECT_EQ(resolve(dir / "run").iteration, 3);
+}
+
+// The evaluation is left off on all ranks together, and the resumed run's later ones are those of a run without a stop.
+TEST(Signals, TermDuringALongValidationIsHeardAndTheRunResumesAsIfItWereNot) {
+  const TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.train_iters = 4;
+  o.eval_interval = 2;
+  o.eval_iters = 9;
+  o.metrics_file = dir / "whole.jsonl";
+  const Curve whole = test::run_tiny(o, 2);
+  o.save = dir / "run";
+  o.metrics_file = dir / "stopped.jsonl";
+  TrainerHooks hooks;
+  std::atomic<bool> sent{false};
+  hooks.on_phase = [&](const char* phase, std::int64_t i) {
+    if (i == 2 && std::string(phase) == "evaluate" && !sent.exchange(true)) ::raise(SIGTERM);
+  };
+  const Curve stopped = test::run_tiny(o, 2, hooks);
+  EXPECT_EQ(stopped.status, static_cast<int>(Code::signal_saved));
+  EXPECT_EQ(stopped.loss.size(), 2u);
+  EXPECT_EQ(resolve(dir / "run").iteration, 2);
+  EXPECT_TRUE(read_event_log(o.metrics_file).evaluations.empty());
+  o.load = dir / "run";
+  EXPECT_EQ(test::run_tiny(o, 2).status, 0);
+  const auto want = read_event_log(dir / "whole.jsonl").evaluations, got = read_event_log(o.metrics_file).evaluations;
+  EXPECT_EQ(got.size(), 1u);
+  EXPECT_EQ(got.at({4, "validation"})["loss"], want.at({4, "validation"})["loss"]);
+}
+
+TEST(Signals, TheTimeLimitEndsAValidationThatWouldTakeYears) {
+  const TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.save = dir / "run";
+  o.eval_interval = 1;
+  o.eval_iters = 9000000000;
+  o.exit_duration_min = 1.0 / 60;
+  EXPECT_EQ(test::run_tiny(o, 2).status, static_cast<int>(Code::time_limit));
+  EXPECT_EQ(resolve(dir / "run").iteration, 1);
 }
 
 TEST(Load, AMissingCheckpointIsRefusedOnEveryRankUnlessItMayBeMissing) {

@@ -3,6 +3,7 @@
 #include "train/tensorboard.h"
 
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include "base/files.h"
@@ -131,6 +132,20 @@ TEST(Tensorboard, ARunsCurvesReadBackAsItsRecordHasThem) {
   EXPECT_EQ(curves["lm loss"].size(), 3u);
   EXPECT_EQ(curves["lm loss validation"].size(), 2u);
   EXPECT_EQ(curves["lm loss validation ppl"].count(6), 1u);
+}
+
+TEST(Tensorboard, ADirectoryThatCannotBeMadeIsAWarningAndTheRunGoesOn) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.train_iters = 3;
+  std::ofstream(dir / "file") << "no directory";
+  o.tensorboard_dir = dir / "file" / "tb";
+  testing::internal::CaptureStderr();
+  const auto curve = test::run_tiny(o, 1);
+  const auto text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(curve.status, 0);
+  EXPECT_EQ(curve.loss.size(), 3u);
+  EXPECT_NE(text.find("no curves are written"), std::string::npos) << text;
 }
 
 }  // namespace

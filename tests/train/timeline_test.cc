@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "layout/flops.h"
 #include "registry/event_log.h"
@@ -161,6 +162,35 @@ TEST(Throughput, StandsInTheRecordInThreeReadings) {
     EXPECT_NEAR(s["tflops_with_recompute"].get<double>() * seconds * 1e12, flops.with_recompute, 1e-6 * flops.causal);
     EXPECT_GT(flops.non_causal, flops.causal);
   }
+}
+
+TEST(Trace, AFileThatIsNoTraceIsNotOverwritten) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.train_iters = 1;
+  o.trace = dir / "notes.txt";
+  const auto code = [&] {
+    try {
+      test::run_tiny(o, 1);
+    } catch (const Error& e) {
+      return static_cast<int>(e.code());
+    }
+    return 0;
+  };
+  for (const std::string text : {"{\"event\":\"run\"}\n", "{", "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n"}) {
+    write_file_atomic(o.trace, text);
+    EXPECT_EQ(code(), 3) << text;
+    EXPECT_EQ(read_file(o.trace), text);
+  }
+  o.trace = o.metrics_file;  // the record this run makes
+  fs::remove(o.trace);
+  EXPECT_EQ(code(), 3);
+  o.trace = dir / "trace.json";
+  write_file_atomic(o.trace, "");
+  EXPECT_EQ(code(), 0) << "an empty file";
+  o.train_iters = 2;
+  EXPECT_EQ(code(), 0) << "a trace of ours";
+  EXPECT_NE(read_file(o.trace).find("\"iteration\":2"), std::string::npos);
 }
 
 }  // namespace
