@@ -85,9 +85,7 @@ Schedule schedule_from_file(const ScheduleFlags& f) {
 
 Schedule schedule_of(const ScheduleFlags& f, const Durations& durations) {
   if (f.schedule.empty()) throw Error(Code::usage, "no schedule given", "--schedule", "--schedule 1f1b");
-  const bool file = f.schedule == "-" || f.schedule.find('/') != std::string::npos ||
-                    (find_schedule(f.schedule) == nullptr && fs::exists(f.schedule));
-  if (file) return schedule_from_file(f);
+  if (f.schedule == "-" || names_schedule_file(f.schedule)) return schedule_from_file(f);
   if (find_schedule(f.schedule) != nullptr && (!f.pp || !f.num_micro_batches))
     throw Error(Code::usage, fmt::format("--schedule {} needs --pp and --num-microbatches", f.schedule));
   for (const auto& n : {f.pp, f.num_micro_batches, f.chunks, f.group_size})

@@ -6,8 +6,9 @@
 //   shard   the flat ranges this rank's optimizer updates: all of it, or a part under ZeRO (params/zero.h)
 //
 // Life of a step: zero_grads; then per micro-batch and unit, forward inside gather … release, backward inside
-// begin_backward … end_backward; after the last micro-batch end_backward(…, last) starts the sums that are left;
-// finish_reduce waits; the optimizer updates shards; publish_weights makes them whole.
+// begin_backward … end_backward (a split backward: begin_vectors before its input gradients); after the last micro-batch
+// end_backward(…, last) makes a unit's gradients final here; finish_reduce sums what is left and waits; the optimizer
+// updates shards; publish_weights makes them whole.
 //   stage 0, 1  gradients whole, summed once a step: all-reduce, or reduce-scatter
 //   stage 2, 3  a whole bucket lives from begin_backward to end_backward alone, and is reduce-scattered each micro-batch
 //   stage 3     so do weights, from gather to release (counted: whoever needs a unit gathers it)
@@ -85,9 +86,11 @@ class ParameterStore {
   // end_backward(…, true) for stages 0 and 1, where begin_backward does nothing.
   void reduce(Stream& stream, const Groups& groups, int unit) { end_backward(stream, groups, unit, true); }
   // After the last backward of the step, with a pipeline: exchange the two sides of a tied embedding between the ranks of
-  // its first and last stage (none where that is one rank), and start the sums of their units.   cost  grad_bytes of the embedding sent by both
+  // its first and last stage (none where that is one rank), and start the sums of their units.
+  //   cost  grad_bytes of the embedding sent by both
   void sum_tied(Stream& stream, const Groups& groups);
-  // Wait for all sums; gradients of shards are then final and equal on all replicas.
+  // Start the sums that overlap did not, and wait for all, also for gathers of publish_weights; gradients of shards are
+  // then final and equal on all replicas.
   void finish_reduce(Stream& stream, const Groups& groups);
   // Whole weights from every rank's updated shards (stage 1, 2). With overlap they are whole after await_gather, unit by
   // unit, or finish_reduce.   cost  bytes sent per rank: weight_bytes·(n−1)/n

@@ -1,7 +1,8 @@
 #pragma once
 // Passes: a schedule in, the same work in another order or with more steps out.
 //
-// Order: defer_weight_gradients and insert_recompute change acts; insert_communication comes last, overlap_p2p after it.
+// Order: split_merged, defer_weight_gradients and insert_recompute change acts; insert_communication comes last, overlap_p2p
+// after it. insert_recompute may also come behind insert_communication: the act then stands behind the gradient's receive.
 // Every pass keeps a sound schedule sound (faults_of). Code: schedule/passes.cc. Tests: tests/schedule/passes_test.cc.
 
 #include "schedule/schedule.h"

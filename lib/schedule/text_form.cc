@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -167,6 +168,10 @@ std::string write_schedule(const Schedule& s) {
     }
   }
   return out;
+}
+
+bool names_schedule_file(const std::string& value) {
+  return value.find('/') != std::string::npos || (find_schedule(value) == nullptr && std::filesystem::exists(value));
 }
 
 Schedule read_schedule(std::string_view text, const std::string& where) { return Reader(where).read(text); }

@@ -8,6 +8,7 @@
 #include "ckpt/iterations.h"
 #include "ckpt/manifest.h"
 #include "layout/validate.h"
+#include "train/flag_choice.h"
 #include "train/fp8_options.h"
 #include "train/pipeline_schedule.h"
 #include "train/recompute_options.h"
@@ -22,17 +23,9 @@ namespace {
 constexpr int kMostPipelineRanks = 256;  // schedules of more would take longer to write down than to doubt
 
 void check_names(const TrainingOptions& o) {
-  const auto one_of = [](const char* flag, const std::string& v, std::initializer_list<const char*> names) {
-    std::string all;
-    for (const char* n : names) {
-      if (v == n) return;
-      all += std::string(all.empty() ? "" : ", ") + n;
-    }
-    throw Error(Code::usage, fmt::format("--{} '{}' is unknown", flag, v), "", "one of " + all);
-  };
-  one_of("position-embedding-type", o.model.position_embedding_type, {"learned_absolute", "rope", "none"});
-  one_of("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
-  one_of("device", o.device, {"cpu"});
+  require_choice("position-embedding-type", o.model.position_embedding_type, {"learned_absolute", "rope", "none"});
+  require_choice("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
+  require_choice("device", o.device, {"cpu"});
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);

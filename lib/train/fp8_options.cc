@@ -1,29 +1,16 @@
 #include "train/fp8_options.h"
 
-#include "base/error.h"
+#include "train/flag_choice.h"
 
 namespace mt {
-
-namespace {
-
-void require_name(const char* flag, const std::string& value, std::initializer_list<const char*> names) {
-  std::string all;
-  for (const char* n : names) {
-    if (value == n) return;
-    all += fmt::format("{}{}", all.empty() ? "" : ", ", n);
-  }
-  throw Error(Code::usage, fmt::format("--{} '{}' is unknown", flag, value), "", "one of " + all);
-}
-
-}  // namespace
 
 Fp8Spec fp8_spec_of(const TrainingOptions& o) {
   const Fp8Options& f = o.fp8;
   Fp8Spec spec;
   if (f.format.empty()) return spec;
-  require_name("fp8-format", f.format, {"e4m3", "hybrid"});
-  require_name("fp8-recipe", f.recipe, {"delayed", "tensorwise", "blockwise", "mxfp8", "custom"});
-  require_name("fp8-amax-compute-algo", f.amax_compute_algo, {"most_recent", "max"});
+  require_choice("fp8-format", f.format, {"e4m3", "hybrid"});
+  require_choice("fp8-recipe", f.recipe, {"delayed", "tensorwise", "blockwise", "mxfp8", "custom"});
+  require_choice("fp8-amax-compute-algo", f.amax_compute_algo, {"most_recent", "max"});
   spec.recipe = f.recipe == "tensorwise" ? Fp8Spec::Recipe::tensorwise
                 : f.recipe == "blockwise" ? Fp8Spec::Recipe::blockwise
                                           : Fp8Spec::Recipe::delayed;

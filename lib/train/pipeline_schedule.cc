@@ -1,7 +1,6 @@
 #include "train/pipeline_schedule.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 
 #include "base/error.h"
@@ -14,18 +13,14 @@ namespace mt {
 
 namespace {
 
-bool is_file(const std::string& name) {
-  return name.find('/') != std::string::npos || (find_schedule(name) == nullptr && std::filesystem::exists(name));
-}
-
 Schedule schedule_of(const TrainingOptions& o) {
-  return is_file(o.schedule) ? read_schedule(read_file(o.schedule), o.schedule)
+  return names_schedule_file(o.schedule) ? read_schedule(read_file(o.schedule), o.schedule)
                              : make_schedule(o.schedule, schedule_spec_of(o));
 }
 
 // As many micro-batches as show every rank's steady state.
 Schedule sample_of(const TrainingOptions& o) {
-  if (is_file(o.schedule)) return schedule_of(o);
+  if (names_schedule_file(o.schedule)) return schedule_of(o);
   ScheduleSpec spec = schedule_spec_of(o);
   const int all = spec.num_micro_batches, group = spec.group_size > 0 ? spec.group_size : spec.pp;
   const int enough = 4 * std::max(spec.pp, group);
@@ -81,19 +76,14 @@ ScheduleSpec schedule_spec_of(const TrainingOptions& o) {
 void choose_schedule(TrainingOptions& o) {
   auto& p = o.parallel;
   if (o.schedule.empty()) o.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
-  if (is_file(o.schedule)) {
+  if (names_schedule_file(o.schedule)) {
     const Schedule s = schedule_of(o);
     if (p.vpp == 1) p.vpp = s.chunks();
     p.v_shape = is_v(s);
     return;
   }
   const ScheduleRow* row = find_schedule(o.schedule);
-  if (row == nullptr) {
-    std::string names;
-    for (const auto& r : schedule_table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.name);
-    throw Error(Code::usage, fmt::format("--pipeline-schedule '{}' is unknown", o.schedule), "",
-                "one of " + names + ", or a file");
-  }
+  if (row == nullptr) make_schedule(o.schedule, {});  // says so, and what is near
   p.v_shape = row->v_shape && p.pp > 1;
   if (p.v_shape && p.vpp == 1) p.vpp = 2;
 }
@@ -103,12 +93,12 @@ void check_schedule(const TrainingOptions& o) {
   const auto refuse = [&](const std::string& problem) {
     throw Error(Code::config, fmt::format("--pipeline-schedule {}: {}", o.schedule, problem), "", hint);
   };
-  if (const ScheduleRow* row = find_schedule(o.schedule); row != nullptr && !is_file(o.schedule)) {
+  if (const ScheduleRow* row = find_schedule(o.schedule); row != nullptr && !names_schedule_file(o.schedule)) {
     if (row->copies != 1) refuse("needs two copies of the weights");
     if (const std::string problem = problem_of(*row, schedule_spec_of(o)); !problem.empty()) refuse(problem);
   }
   const Schedule s = sample_of(o);
-  if (is_file(o.schedule)) check_file(o, s);
+  if (names_schedule_file(o.schedule)) check_file(o, s);
   if (s.copies != 1) refuse("needs two copies of the weights");
   if (s.chunks() != o.parallel.vpp)
     throw Error(Code::config, fmt::format("--pipeline-schedule {} has {} chunks a rank, the layout {}", o.schedule,

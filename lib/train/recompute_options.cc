@@ -1,6 +1,7 @@
 #include "train/recompute_options.h"
 
 #include "base/error.h"
+#include "train/flag_choice.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -35,19 +36,14 @@ const Module& find_module(const std::string& name) {
               "some of core_attn, mlp, layernorm, mlp_act");
 }
 
-void require_one_of(const char* flag, const std::string& value, const char* a, const char* b) {
-  if (!value.empty() && value != a && value != b)
-    throw Error(Code::usage, fmt::format("--{} '{}' is unknown", flag, value), "", fmt::format("{} or {}", a, b));
-}
-
 }  // namespace
 
 RecomputeSpec recompute_spec_of(const TrainingOptions& o, std::vector<Problem>& problems) {
   const RecomputeOptions& r = o.recompute;
   const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
   const std::size_t before = problems.size();
-  require_one_of("recompute-granularity", r.granularity, "selective", "full");
-  require_one_of("recompute-method", r.method, "uniform", "block");
+  if (!r.granularity.empty()) require_choice("recompute-granularity", r.granularity, {"selective", "full"});
+  if (!r.method.empty()) require_choice("recompute-method", r.method, {"uniform", "block"});
   if (r.activations && r.granularity == "full")
     add("recompute-activations means selective, recompute-granularity is full", "one of them");
   const bool full = r.granularity == "full", selective = r.granularity == "selective" || r.activations;

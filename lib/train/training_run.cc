@@ -10,7 +10,6 @@
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
-#include "plan/memory.h"
 #include "probe/gemm_peak.h"
 #include "registry/event_log.h"
 #include "train/pipeline_schedule.h"
@@ -31,10 +30,9 @@ void require_same_options(const TrainingOptions& o, Communicator& world, Stream&
 }
 
 // What the plan says this rank needs, against all the memory there is.
-void require_memory(const TrainingRun& run, const Coordinate& at) {
+void require_memory(const TrainingRun& run, const Coordinate& at, const MemoryPlan& plan) {
   const auto& o = run.options;
-  double wanted = static_cast<double>(
-      plan_memory(run.model, o.parallel, o.batch, at, run.compute(), work_of(o, at.pp).lane).total());
+  auto wanted = static_cast<double>(plan.total());
   if (o.async_save) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, run.compute()));
   const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > there)
@@ -93,13 +91,16 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
     check_loadable(*reader, model, specs, what_to_load(o));
     require_same_model(*this, *reader);
   }
-  if (!specs.empty()) require_memory(*this, here);
+  const int buffers = make_lanes(here.pp);
+  const MemoryPlan plan =
+      plan_memory(model, o.parallel, o.batch, here, compute(), lane(o.batch.global_batch));
+  if (!specs.empty()) require_memory(*this, here, plan);
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
   if (speaks())
     for (const auto& notice : data.notices) log::warn("{}", notice);
   groups = make_groups(world, placement, kv_heads_of(model));
   stream.set_poll([this] { world.progress(); });
-  build(specs);
+  build(specs, plan, buffers);
   phase("initialize");
   optimizer->initialize(stream, groups, o.seed);
   if (reader) load_checkpoint(*this, *reader);
@@ -117,12 +118,12 @@ const Lane& TrainingRun::lane(int global_batch) const {
   return lanes.at(batch.num_micro_batches(options.parallel));
 }
 
-int TrainingRun::make_lanes() {
+int TrainingRun::make_lanes(int pp_rank) {
   int buffers = 0;
   for (int size : options.batch_schedule.sizes()) {
     TrainingOptions o = options;
     o.batch.global_batch = size;
-    RankWork work = work_of(o, groups.coordinate.pp);
+    RankWork work = work_of(o, pp_rank);
     lanes[o.batch.num_micro_batches(o.parallel)] = std::move(work.lane);
     buffers = std::max(buffers, work.gradient_buffers);
   }
@@ -130,7 +131,7 @@ int TrainingRun::make_lanes() {
 }
 
 // Parameters, optimizer state, sub-layers, and the executor with its arenas.
-void TrainingRun::build(const std::vector<ParamSpec>& specs) {
+void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& plan, int buffers) {
   const auto& o = options;
   store = std::make_unique<ParameterStore>(
       specs, compute(), device, ParameterStore::Gradients::present,
@@ -142,8 +143,6 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs) {
     chunks.push_back(std::make_unique<Model>(model, o.batch, groups, *store, c, device));
     models.push_back(chunks.back().get());
   }
-  const int buffers = make_lanes();
-  const MemoryPlan plan = plan_memory(model, o.parallel, o.batch, groups.coordinate, compute(), lane(o.batch.global_batch));
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
                     buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr},

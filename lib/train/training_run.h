@@ -15,6 +15,7 @@
 #include "engine/executor.h"
 #include "layout/flops.h"
 #include "optim/optimizer.h"
+#include "plan/memory.h"
 #include "train/run_data.h"
 #include "train/run_record.h"
 #include "train/timeline.h"
@@ -77,8 +78,8 @@ struct TrainingRun {
   Timeline* timeline = nullptr;  // where time is noted; null: nowhere
 
  private:
-  void build(const std::vector<ParamSpec>& specs);
-  int make_lanes();  // gives the gradient buffers they need
+  void build(const std::vector<ParamSpec>& specs, const MemoryPlan& plan, int gradient_buffers);
+  int make_lanes(int pp_rank);  // gives the gradient buffers they need
 };
 
 }  // namespace mt

@@ -8,11 +8,11 @@
 // durable from start() to a tracked checkpoint, against save_training() of the same state
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/timing.h"
 #include "ckpt/iterations.h"
 #include "comm/world.h"
 #include "engine/async_save.h"
@@ -20,17 +20,8 @@
 namespace {
 
 using namespace mt;
-
-double seconds(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
+using test::median;
+using test::seconds;
 
 ModelSpec gpt2_width(int layers) {
   ModelOptions o;

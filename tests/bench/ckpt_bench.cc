@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -24,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "bench/timing.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
 #include "ckpt/verify.h"
@@ -32,17 +32,8 @@
 namespace {
 
 using namespace mt;
-
-double seconds(const std::function<void()>& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
+using test::median;
+using test::seconds;
 
 void drop_cache(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "bench/limits.h"
+#include "bench/timing.h"
 #include "comm/world.h"
 #include "engine/executor.h"
 #include "layout/flops.h"
@@ -18,6 +19,7 @@
 namespace {
 
 using namespace mt;
+using test::median;
 
 HostBatch made_up_batch(const BatchSpec& spec, std::int64_t vocab) {
   HostBatch b;
@@ -43,11 +45,6 @@ ModelSpec gpt2_124m() {
   o.max_position_embeddings = 1024;
   o.attention_dropout = o.hidden_dropout = 0;
   return build_model(o, 50257);
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
 }
 
 }  // namespace

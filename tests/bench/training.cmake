@@ -8,5 +8,6 @@ endif()
 
 # bench_async_save: how long a save beside training keeps it. Not built by default.
 add_executable(bench_async_save EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/async_save_bench.cc)
+target_include_directories(bench_async_save PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_compile_options(bench_async_save PRIVATE ${MT_WARNINGS})
 target_link_libraries(bench_async_save PRIVATE mt_engine)
