@@ -90,6 +90,7 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
   mt::options::add_parallel(table, options);
   mt::options::add_batch(table, options);
   mt::options::add_optimizer(table, options);
+  mt::options::add_update_rules(table, options);
   mt::options::add_loop(table, options);
   mt::options::add_precision(table, options);
   mt::options::add_recompute(table, options.recompute);

@@ -14,6 +14,7 @@ void note_idle_flags(const OptionTable& table, const std::vector<IdleFlags>& row
 
 std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
   const auto& m = o.model;
+  const std::string& rule = o.optimizer_names.rule;
   const bool rope = m.position_embedding_type == "rope", constant = o.lr.decay_style == "constant";
   std::vector<IdleFlags> rows{
       {!m.group_query_attention, {"num-query-groups"}, "without --group-query-attention"},
@@ -29,6 +30,13 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {o.lr.warmup_fraction > 0, {"lr-warmup-iters"}, "beside --lr-warmup-fraction"},
       {o.lr.start_weight_decay && o.lr.end_weight_decay, {"weight-decay"},
        "beside --start-weight-decay and --end-weight-decay"},
+      {rule != "adam" && rule != "muon", {"adam-beta1", "adam-beta2", "adam-eps"}, "without --optimizer adam or muon"},
+      {rule != "sgd", {"sgd-momentum"}, "without --optimizer sgd"},
+      {rule != "lion", {"lion-beta1", "lion-beta2"}, "without --optimizer lion"},
+      {rule != "muon",
+       {"muon-momentum", "muon-use-nesterov", "muon-no-split-qkv", "muon-num-ns-steps", "muon-coefficient-type",
+        "muon-scale-mode", "muon-extra-scale-factor", "muon-tp-mode"},
+       "without --optimizer muon"},
       {!o.fp16, {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}, "without --fp16"},
       {o.fp16 && o.loss_scale.fixed, {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"},
        "beside --loss-scale"},

@@ -94,12 +94,11 @@ constexpr FlagGroup kGroups[] = {
   {kSupported,
    "attention-dropout hidden-dropout weight-decay start-weight-decay end-weight-decay weight-decay-incr-style "
    "clip-grad adam-beta1 adam-beta2 adam-eps use-distributed-optimizer seed init-method-std "
-   "embedding-init-method-std"},
-  {kAccepted, "optimizer=:adam", "AdamW is the optimizer", "--optimizer adam"},
-  {kAccepted,
-   "sgd-momentum=N muon-momentum=N muon-num-ns-steps=N muon-coefficient-type=N muon-tp-mode=N muon-scale-mode=N "
-   "muon-scalar-optimizer=N muon-extra-scale-factor=N muon-use-nesterov lion-beta1=N lion-beta2=N",
-   "AdamW does not read it"},
+   "embedding-init-method-std optimizer sgd-momentum lion-beta1 lion-beta2 muon-momentum muon-use-nesterov "
+   "muon-nesterov muon-no-split-qkv muon-num-ns-steps muon-coefficient-type muon-scale-mode muon-extra-scale-factor "
+   "muon-tp-mode"},
+  {kAccepted, "muon-scalar-optimizer=:adam", "what Muon leaves is AdamW's", "--muon-scalar-optimizer adam"},
+  {kAccepted, "muon-fp32-matmul-prec=N", "Muon's products are in f32"},
   {kRefused, "decoupled-lr=N decoupled-min-lr=N", "one learning rate holds for all weights", "--lr"},
   {kAccepted, "num-distributed-optimizer-instances=:1", "shards are over all data-parallel ranks",
    "--num-distributed-optimizer-instances 1"},

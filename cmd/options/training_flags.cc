@@ -127,10 +127,6 @@ void add_optimizer(OptionTable& t, TrainingOptions& o) {
   t.add("start-weight-decay", o.lr.start_weight_decay, "X", "at the first step; default weight-decay").at_least(0);
   t.add("end-weight-decay", o.lr.end_weight_decay, "X", "at the last step; default weight-decay").at_least(0);
   t.add("weight-decay-incr-style", o.lr.weight_decay_incr_style, "STYLE", "constant, linear or cosine");
-  t.add("adam-beta1", o.adam.beta1, "X", "decay of the first moment").between(0, 1);
-  t.add("adam-beta2", o.adam.beta2, "X", "decay of the second moment").between(0, 1);
-  t.add("adam-eps", o.adam.eps, "X", "added to the root of the second moment").above(0);
-  t.add("clip-grad", o.adam.clip_grad, "X", "largest gradient norm; 0 or less: no clipping");
 }
 
 void add_data(OptionTable& t, DataOptions& d) {

@@ -2,7 +2,7 @@
 // Flags → lib's option structs, with Megatron's names; shared by the tools that take them.
 //
 // Each function adds one group of rows bound to the struct; the struct must outlive the parsing.
-// Code: cmd/options/training_flags.cc, loop_flags.cc, precision_flags.cc. Tests: tests/cli/, tests/lint (table = man
+// Code: cmd/options/training_flags.cc, optimizer_flags.cc, loop_flags.cc, precision_flags.cc. Tests: tests/cli/, tests/lint (table = man
 // page).
 
 #include "base/options.h"
@@ -15,6 +15,7 @@ void add_experts(OptionTable& table, ModelOptions& model);
 void add_parallel(OptionTable& table, TrainingOptions& options);
 void add_batch(OptionTable& table, TrainingOptions& options);
 void add_optimizer(OptionTable& table, TrainingOptions& options);
+void add_update_rules(OptionTable& table, TrainingOptions& options);
 void add_loop(OptionTable& table, TrainingOptions& options);
 void add_telemetry(OptionTable& table, TrainingOptions& options);
 void add_precision(OptionTable& table, TrainingOptions& options);

@@ -13,16 +13,10 @@ namespace mt {
 
 namespace {
 
-struct KindRow {
-  const char* kind;
-  DType dtype;
-};
-
-std::vector<KindRow> kinds_of(DType compute) {
-  std::vector<KindRow> k{{"weight", compute}};
-  if (compute != DType::f32) k.push_back({"master", DType::f32});
-  k.push_back({"exp_avg", DType::f32});
-  k.push_back({"exp_avg_sq", DType::f32});
+std::vector<StateKind> kinds_of(const StateSpec& state, const ParamSpec& spec) {
+  std::vector<StateKind> k{{"weight", state.compute}};
+  if (state.own_master()) k.push_back({"master", DType::f32});
+  for (const auto& moment : state_kinds(state, spec)) k.push_back(moment);
   return k;
 }
 
@@ -46,14 +40,14 @@ std::vector<PlacedBox> replica_part(const ParamSpec& spec, const Piece& piece, c
 }
 
 std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ParallelSpec& parallel,
-                               const Coordinate& at, DType compute) {
+                               const Coordinate& at, const StateSpec& state) {
   std::vector<Owned> out;
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
     const OwnedRange& shard = plan.shards[i];
     const auto& spec = specs[static_cast<std::size_t>(shard.param)];
     if (spec.tie_copy) continue;
     for (const auto& piece : spec.pieces)
-      for (const auto& [kind, dtype] : kinds_of(compute)) {
+      for (const auto& [kind, dtype] : kinds_of(state, spec)) {
         std::vector<PlacedBox> parts;
         if (!plan.spec.sharded())
           parts = replica_part(spec, piece, replica_of(piece, parallel, at), dtype);
@@ -67,9 +61,7 @@ std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardP
 }
 
 View state_of(const ParameterStore& store, const Optimizer& optimizer, std::size_t shard, const std::string& kind) {
-  if (kind == "weight") return store.shard_weight(shard);
-  if (kind == "master") return optimizer.shard_master(shard);
-  return kind == "exp_avg" ? optimizer.shard_exp_avg(shard) : optimizer.shard_exp_avg_sq(shard);
+  return kind == "weight" ? store.shard_weight(shard) : optimizer.shard_state(shard, kind);
 }
 
 std::byte* address(const View& flat, std::int64_t at) {
@@ -78,14 +70,14 @@ std::byte* address(const View& flat, std::int64_t at) {
 
 // A request for every box of every shard and kind; `where` gives a shard's view, or an empty one when only checking.
 std::vector<TensorRequest> requests(const Reader& reader, const std::vector<ParamSpec>& specs, const ShardPlan& plan,
-                                    const std::vector<KindRow>& kinds,
+                                    const std::function<std::vector<StateKind>(const ParamSpec&)>& kinds,
                                     const std::function<View(std::size_t, const std::string&)>& where) {
   std::vector<TensorRequest> out;
   for (std::size_t i = 0; i < plan.shards.size(); ++i) {
     const OwnedRange& shard = plan.shards[i];
     const auto& spec = specs[static_cast<std::size_t>(shard.param)];
     for (const auto& piece : spec.pieces)
-      for (const auto& [kind, dtype] : kinds) {
+      for (const auto& [kind, dtype] : kinds(spec)) {
         const bool from_weight = std::string(kind) == "master" && !reader.manifest().find(piece.name, "master");
         const std::string stored = from_weight ? "weight" : kind;
         const View v = where(i, kind);
@@ -97,13 +89,22 @@ std::vector<TensorRequest> requests(const Reader& reader, const std::vector<Para
   return out;
 }
 
-std::vector<KindRow> load_kinds(LoadWhat what) {
-  std::vector<KindRow> k{{"master", DType::f32}};
-  if (what == LoadWhat::everything) {
-    k.push_back({"exp_avg", DType::f32});
-    k.push_back({"exp_avg_sq", DType::f32});
-  }
-  return k;
+// What a parameter is filled with.
+std::function<std::vector<StateKind>(const ParamSpec&)> load_kinds(LoadWhat what, const StateSpec& state) {
+  return [=](const ParamSpec& spec) {
+    std::vector<StateKind> k{{"master", DType::f32}};
+    if (what == LoadWhat::everything)
+      for (const auto& moment : state_kinds(state, spec)) k.push_back(moment);
+    return k;
+  };
+}
+
+void require_same_rule(const Reader& reader, const StateSpec& state) {
+  const Json& specs = reader.manifest().meta.specs;
+  const std::string stored = specs.is_object() ? specs.value("optimizer", "adam") : "adam", mine = state_name(state);
+  if (stored != mine)
+    throw Error(Code::config, fmt::format("the checkpoint holds the state of {}, this run's optimizer is {}", stored, mine),
+                reader.dir().string(), "the optimizer it was saved with, or --no-load-optim to start without its state");
 }
 
 void require_same_tensors(const Reader& reader, const ModelSpec& model) {
@@ -119,39 +120,41 @@ void require_same_tensors(const Reader& reader, const ModelSpec& model) {
 }  // namespace
 
 std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
-                                      DType compute) {
+                                      const StateSpec& state) {
   const auto specs = param_specs(model, parallel, coordinate);
   std::vector<TensorBox> out;
-  for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), parallel, coordinate, compute))
+  for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), parallel, coordinate, state))
     out.push_back(std::move(o.what));
   return out;
 }
 
 std::uint64_t bytes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
-                             DType compute) {
+                             const StateSpec& state) {
   std::uint64_t bytes = 0;
-  for (const auto& b : boxes_to_write(model, parallel, coordinate, compute)) bytes += b.bytes();
+  for (const auto& b : boxes_to_write(model, parallel, coordinate, state)) bytes += b.bytes();
   return bytes;
 }
 
 void check_loadable(const Reader& reader, const ModelSpec& model, const std::vector<ParamSpec>& specs,
-                    LoadWhat what) {
+                    LoadWhat what, const StateSpec& state) {
   require_same_tensors(reader, model);
-  reader.check(requests(reader, specs, plan_shards(specs, {}), load_kinds(what),
+  if (what == LoadWhat::everything) require_same_rule(reader, state);
+  reader.check(requests(reader, specs, plan_shards(specs, {}), load_kinds(what, state),
                         [](std::size_t, const std::string&) { return View(); }));
 }
 
 void load_training(const Reader& reader, Stream& stream, const Groups& groups, ParameterStore& store,
                    Optimizer& optimizer, LoadWhat what) {
   stream.synchronize();
-  reader.read(requests(reader, store.specs(), store.plan(), load_kinds(what),
+  reader.read(requests(reader, store.specs(), store.plan(), load_kinds(what, optimizer.state_spec()),
                        [&](std::size_t i, const std::string& kind) { return state_of(store, optimizer, i, kind); }));
   optimizer.publish(stream, groups);
 }
 
 void load_weights(const Reader& reader, Stream& stream, ParameterStore& store) {
   stream.synchronize();
-  reader.read(requests(reader, store.specs(), store.plan(), {{"weight", store.compute_dtype()}},
+  reader.read(requests(reader, store.specs(), store.plan(),
+                       [&](const ParamSpec&) { return std::vector<StateKind>{{"weight", store.compute_dtype()}}; },
                        [&](std::size_t i, const std::string&) { return store.shard_weight(i); }));
 }
 
@@ -159,7 +162,7 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state) {
   const auto& [stream, groups, store, optimizer] = state;
   std::vector<TensorShard> shards;
   for (const auto& o :
-       owned_boxes(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, store.compute_dtype()))
+       owned_boxes(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, optimizer.state_spec()))
     shards.push_back({o.what, address(state_of(store, optimizer, o.shard, o.what.kind), o.at)});
   return shards;
 }

@@ -1,7 +1,8 @@
 #pragma once
 // Places checkpoints into parameters and optimizer state, and back.
 //
-// Stored kinds: "weight" (compute dtype), "exp_avg", "exp_avg_sq" (f32), and "master" (f32) where the model is not f32.
+// Stored kinds: "weight" (compute dtype), "master" (f32) where the model is not f32, and what the optimizer keeps of each
+// parameter (layout/state_spec.h).
 // Every unique byte is written once: ranks that hold the same box write a part each, small tensors go whole to one of
 // them; under ZeRO each rank writes its shards. Code: engine/checkpoint.cc. Tests: tests/engine/checkpoint_test.cc.
 
@@ -20,17 +21,18 @@ enum class LoadWhat : std::uint8_t { everything, weights };
 
 // Boxes of the whole job that the rank at `coordinate` writes, in table order.
 std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
-                                      DType compute);
+                                      const StateSpec& state);
 
 // Their bytes: what a snapshot of the rank takes.
 std::uint64_t bytes_to_write(const ModelSpec& model, const ParallelSpec& parallel, const Coordinate& coordinate,
-                             DType compute);
+                             const StateSpec& state);
 
 // Throw unless `reader` can fill a model of this shape: every tensor there with its shape, none left over, and the
-// boxes of this rank readable. No memory for tensors is touched.
-//   fails  Error{config} naming the tensor; Error{corrupt}
+// boxes of this rank readable; to load everything, with the state of the same update rule (manifests that do not say have
+// adam's). No memory for tensors is touched.
+//   fails  Error{config} naming the tensor, or both rules; Error{corrupt}
 void check_loadable(const Reader& reader, const ModelSpec& model, const std::vector<ParamSpec>& specs,
-                    LoadWhat what);
+                    LoadWhat what, const StateSpec& state = {});
 
 // Fill weights (and master, moments) of this rank. A checkpoint of another dtype is converted; master weights come
 // from "master" where stored, else from "weight".

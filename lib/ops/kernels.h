@@ -15,6 +15,7 @@
 #include "ops/fp8.h"
 #include "ops/gemm.h"
 #include "ops/layer_norm.h"
+#include "ops/momentum.h"
 #include "ops/rms_norm.h"
 #include "ops/rotary.h"
 #include "ops/sum_squares.h"
@@ -54,6 +55,9 @@ struct Kernels {
   Kernel<CrossEntropySumArgs> cross_entropy_sum;
   Kernel<CrossEntropyLossArgs> cross_entropy_loss;
   Kernel<AdamwArgs> adamw;
+  Kernel<SgdArgs> sgd;
+  Kernel<LionArgs> lion;
+  Kernel<MuonMomentumArgs> muon_momentum;
   Kernel<SumSquaresArgs> sum_squares;
   Kernel<AbsMaxArgs> abs_max;
   Kernel<Fp8RoundArgs> fp8_round;

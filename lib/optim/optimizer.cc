@@ -29,31 +29,69 @@ void draw(const Stream& stream, const ParamSpec& spec, std::uint64_t seed, std::
 
 }  // namespace
 
-Optimizer::Optimizer(ParameterStore& store, const AdamOptions& options, Device device)
-    : store_(store), options_(options), own_master_(store.compute_dtype() != DType::f32) {
-  state_ = Buffer(device, static_cast<std::size_t>(bytes_of(DType::f32, store.plan().state * (own_master_ ? 3 : 2))));
+StateSpec OptimizerOptions::state(DType compute) const {
+  StateSpec spec(compute);
+  spec.rule = rule;
+  spec.momentum = sgd_momentum != 0;
+  spec.muon_whole = !muon.blockwise;
+  spec.muon_split_qkv = muon.split_qkv;
+  return spec;
+}
+
+Optimizer::Optimizer(ParameterStore& store, const OptimizerOptions& options, Device device)
+    : store_(store), options_(options), spec_(options.state(store.compute_dtype())), device_(device) {
+  lay_out(device);
   bins_ = Tensor(device, DType::i64, {ops::kSumSquaresSize});
-  scalars_ = Tensor(device, DType::u8, {static_cast<std::int64_t>(sizeof(ops::AdamwScalars))});
+  scalars_ = Tensor(device, DType::u8, {static_cast<std::int64_t>(2 * sizeof(ops::AdamwScalars))});
 }
 
-View Optimizer::state(std::size_t shard, int which) const {
-  const OwnedRange& s = store_.plan().shards[shard];
-  return View(state_.data() + bytes_of(DType::f32, s.state + which * store_.plan().state), DType::f32, {s.size()});
+// Kind by kind, a kind's shards one after the other; what is padded in a shard's gradient is padded in its state.
+void Optimizer::lay_out(Device device) {
+  const auto& plan = store_.plan();
+  kept_.resize(plan.shards.size());
+  std::vector<StateKind> kinds;
+  const auto note = [&](const StateKind& k) {
+    for (const auto& known : kinds)
+      if (std::string_view(known.kind) == k.kind) return;
+    kinds.push_back(k);
+  };
+  std::vector<std::vector<StateKind>> of_shard;
+  for (const auto& shard : plan.shards) {
+    of_shard.push_back(state_kinds(spec_, store_.spec(shard.param)));
+    if (spec_.own_master()) of_shard.back().push_back({"master", DType::f32});
+    for (const auto& k : of_shard.back()) note(k);
+  }
+  std::int64_t at = 0;
+  for (const auto& kind : kinds) {
+    for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+      const std::int64_t next = i + 1 < plan.shards.size() ? plan.shards[i + 1].state : plan.state;
+      for (const auto& k : of_shard[i]) {
+        if (std::string_view(k.kind) != kind.kind) continue;
+        kept_[i].push_back({k.kind, k.dtype, static_cast<std::size_t>(at)});
+        at += bytes_of(k.dtype, next - plan.shards[i].state);
+      }
+    }
+    at = (at + 3) / 4 * 4;
+  }
+  state_ = Buffer(device, static_cast<std::size_t>(at));
 }
 
-View Optimizer::shard_master(std::size_t shard) const {
-  return own_master_ ? state(shard, 2) : store_.shard_weight(shard);
+View Optimizer::shard_state(std::size_t shard, std::string_view kind) const {
+  if (kind == "master" && !spec_.own_master()) return store_.shard_weight(shard);
+  for (const auto& k : kept_[shard])
+    if (k.kind == kind) return View(state_.data() + k.at, k.dtype, {store_.plan().shards[shard].size()});
+  MT_CHECK(false, "no {} is kept of {}", kind, store_.spec(store_.plan().shards[shard].param).name);
+  return {};
 }
 
-View Optimizer::whole(int param, View flat) const {
+View Optimizer::shard_master(std::size_t shard) const { return shard_state(shard, "master"); }
+
+View Optimizer::state(int param, std::string_view kind) const {
   const auto& spec = store_.spec(param);
+  const View flat = shard_state(static_cast<std::size_t>(param), kind);
   MT_CHECK(flat.size() == spec.elements(), "{} is sharded", spec.name);
   return spec.shape.size() == 2 ? flat.reshape({spec.shape[0], spec.shape[1]}) : flat;
 }
-
-View Optimizer::exp_avg(int param) const { return whole(param, state(static_cast<std::size_t>(param), 0)); }
-View Optimizer::exp_avg_sq(int param) const { return whole(param, state(static_cast<std::size_t>(param), 1)); }
-View Optimizer::master(int param) const { return whole(param, shard_master(static_cast<std::size_t>(param))); }
 
 void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t seed) {
   zero_bytes(stream, state_.data(), state_.size());
@@ -62,11 +100,12 @@ void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t s
   for (std::size_t i = 0; i < shards.size(); ++i)
     draw(stream, store_.spec(shards[i].param), seed, shards[i].begin, shards[i].end, shard_master(i).as<float>());
   step_ = 0;
+  prepare_muon(groups);
   publish(stream, groups);
 }
 
 void Optimizer::publish(Stream& stream, const Groups& groups) {
-  if (own_master_)
+  if (spec_.own_master())
     for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
       ops::cast(stream, {.x = shard_master(i), .out = store_.shard_weight(i)});
   store_.publish_weights(stream, groups);
@@ -99,30 +138,87 @@ double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
   return ops::sum_squares_value({bins_.view().as<std::int64_t>(), ops::kSumSquaresSize});
 }
 
+const ops::AdamwScalars* Optimizer::publish_scalars(Stream& stream, const ops::AdamwScalars& now) {
+  auto* scalars = static_cast<ops::AdamwScalars*>(scalars_.view().data);
+  stream.launch([scalars, now] {
+    scalars[0] = scalars[1] = now;
+    scalars[1].grad_scale = 1;
+  });
+  return scalars;
+}
+
+bool Optimizer::is_muons(std::size_t shard) const {
+  return spec_.rule == UpdateRule::muon && is_layer_matrix(store_.spec(store_.plan().shards[shard].param));
+}
+
+void Optimizer::update_shard(Stream& stream, std::size_t shard, const ops::AdamwScalars* scalars,
+                             float weight_decay) const {
+  const View master = shard_master(shard), grad = store_.shard_grad(shard);
+  const View model = spec_.own_master() ? store_.shard_weight(shard) : View();
+  switch (spec_.rule) {
+    case UpdateRule::sgd:
+      return ops::sgd(stream, {.master = master,
+                               .momentum = spec_.momentum ? shard_state(shard, "momentum_buffer") : View(),
+                               .grad = grad,
+                               .model = model,
+                               .scalars = scalars,
+                               .momentum_factor = static_cast<float>(options_.sgd_momentum),
+                               .weight_decay = weight_decay});
+    case UpdateRule::lion:
+      return ops::lion(stream, {.master = master,
+                                .exp_avg = shard_exp_avg(shard),
+                                .grad = grad,
+                                .model = model,
+                                .scalars = scalars,
+                                .beta1 = static_cast<float>(options_.lion.beta1),
+                                .beta2 = static_cast<float>(options_.lion.beta2),
+                                .weight_decay = weight_decay});
+    default: break;
+  }
+  ops::adamw(stream, {.master = master,
+                      .exp_avg = shard_exp_avg(shard),
+                      .exp_avg_sq = shard_exp_avg_sq(shard),
+                      .grad = grad,
+                      .model = model,
+                      .scalars = scalars,
+                      .beta1 = static_cast<float>(options_.adam.beta1),
+                      .beta2 = static_cast<float>(options_.adam.beta2),
+                      .epsilon = static_cast<float>(options_.adam.eps),
+                      .weight_decay = weight_decay});
+}
+
+void Optimizer::prepare_muon(const Groups& groups) {
+  if (spec_.rule == UpdateRule::muon && !muon_)
+    muon_ = std::make_unique<Muon>(store_, groups, options_.muon, device_);
+}
+
+void Optimizer::update_matrices(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars,
+                                float weight_decay) {
+  prepare_muon(groups);
+  std::vector<Muon::Shard> shards(store_.plan().shards.size());
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    if (is_muons(i))
+      shards[i] = {shard_master(i), shard_state(i, "momentum_buffer"),
+                   spec_.own_master() ? store_.shard_weight(i) : View(), weight_decay};
+  muon_->update(stream, shards, &scalars[0], &scalars[1]);
+}
+
 Optimizer::StepResult Optimizer::step(Stream& stream, const Groups& groups, double lr, double weight_decay,
                                       double loss_scale) {
   const double norm = std::sqrt(grad_norm(stream, groups)) / loss_scale;
   if (!std::isfinite(norm)) return {norm, true};
   ++step_;
   const double clip = options_.clip_grad > 0 ? options_.clip_grad / (norm + 1e-6) : 1.0;
-  const auto beta1 = static_cast<float>(options_.beta1), beta2 = static_cast<float>(options_.beta2);
-  auto* scalars = static_cast<ops::AdamwScalars*>(scalars_.view().data);
+  const auto beta1 = static_cast<float>(options_.adam.beta1), beta2 = static_cast<float>(options_.adam.beta2);
   const float factor = clip < 1 ? static_cast<float>(clip) : 1.0f;
-  const ops::AdamwScalars now{static_cast<float>(lr), static_cast<float>(static_cast<double>(factor) / loss_scale),
-                              ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0};
-  stream.launch([scalars, now] { *scalars = now; });
-  const auto& shards = store_.plan().shards;
-  for (std::size_t i = 0; i < shards.size(); ++i)
-    ops::adamw(stream, {.master = shard_master(i),
-                        .exp_avg = shard_exp_avg(i),
-                        .exp_avg_sq = shard_exp_avg_sq(i),
-                        .grad = store_.shard_grad(i),
-                        .model = own_master_ ? store_.shard_weight(i) : View(),
-                        .scalars = scalars,
-                        .beta1 = beta1,
-                        .beta2 = beta2,
-                        .epsilon = static_cast<float>(options_.eps),
-                        .weight_decay = store_.spec(shards[i].param).decay ? static_cast<float>(weight_decay) : 0.0f});
+  const auto* scalars = publish_scalars(
+      stream, {static_cast<float>(lr), static_cast<float>(static_cast<double>(factor) / loss_scale),
+               ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0});
+  for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
+    if (!is_muons(i))
+      update_shard(stream, i, scalars,
+                   store_.spec(store_.plan().shards[i].param).decay ? static_cast<float>(weight_decay) : 0.0f);
+  if (spec_.rule == UpdateRule::muon) update_matrices(stream, groups, scalars, static_cast<float>(weight_decay));
   store_.publish_weights(stream, groups);
   return {norm, false};
 }

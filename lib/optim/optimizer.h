@@ -1,16 +1,22 @@
 #pragma once
-// AdamW over the shards of a parameter store: f32 master weights and moments, exact gradient norm, clipping.
+// The optimizer over the shards of a parameter store: f32 master weights, moments, exact gradient norm, clipping.
 //
 //   master   the f32 weights; for an f32 model they are the model's weights themselves, no copy
 //   shard    what this rank updates: everything, or its part under ZeRO (params/zero.h); states exist for shards alone
+//   rule     AdamW (ops/adamw.h), SGD or Lion (ops/momentum.h), or Muon (optim/muon.h) with AdamW for what it leaves;
+//            layout/state_spec.h says what each keeps
 //   norm     L2 of all logical parameters, each element once (replicas and padding excluded), from an exact
 //            accumulator: equal gradients give the identical norm in every layout
-// Weight decay follows ParamSpec.decay. Code: optim/optimizer.cc. Tests: tests/optim/optimizer_test.cc.
+// Weight decay follows ParamSpec.decay. Code: optim/optimizer.cc. Tests: tests/optim/optimizer_test.cc, rules_test.cc.
 
 #include <cstdint>
+#include <memory>
+#include <string_view>
 #include <vector>
 
+#include "layout/state_spec.h"
 #include "ops/adamw.h"
+#include "optim/muon.h"
 #include "params/parameter_store.h"
 #include "tensor/tensor.h"
 
@@ -18,27 +24,45 @@ namespace mt {
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+};
+
+struct LionOptions {
+  double beta1 = 0.95, beta2 = 0.98;
+};
+
+struct OptimizerOptions {
+  UpdateRule rule = UpdateRule::adam;
+  AdamOptions adam;           // also for what Muon leaves
+  double sgd_momentum = 0.9;  // 0: none is kept
+  LionOptions lion;
+  MuonOptions muon;
   double clip_grad = 1.0;  // ≤ 0: no clipping
+
+  // What it keeps for a model of this dtype.
+  StateSpec state(DType compute) const;
 };
 
 class Optimizer {
  public:
   // Allocates moments, and master weights when the model is not f32.   fails  Error{device}
-  Optimizer(ParameterStore& store, const AdamOptions& options, Device device);
+  Optimizer(ParameterStore& store, const OptimizerOptions& options, Device device);
 
-  // Master and model weights from the run's seed; moments zero; step 0. Collective over dp·cp under ZeRO.
+  // Master and model weights from the run's seed; moments zero; step 0; Muon's buffers. Collective over the world.
   void initialize(Stream& stream, const Groups& groups, std::uint64_t seed);
   // Model weights from the master weights (after a load). Collective over dp·cp under ZeRO.
   void publish(Stream& stream, const Groups& groups);
 
-  // State of one shard of store.plan().shards, flat f32.
+  const StateSpec& state_spec() const { return spec_; }
+  // State of one shard of store.plan().shards, flat: "master", or a kind of state_kinds() of its parameter.
+  View shard_state(std::size_t shard, std::string_view kind) const;
   View shard_master(std::size_t shard) const;
-  View shard_exp_avg(std::size_t shard) const { return state(shard, 0); }
-  View shard_exp_avg_sq(std::size_t shard) const { return state(shard, 1); }
+  View shard_exp_avg(std::size_t shard) const { return shard_state(shard, "exp_avg"); }
+  View shard_exp_avg_sq(std::size_t shard) const { return shard_state(shard, "exp_avg_sq"); }
   // State of a whole parameter in its local shape.   needs  nothing is sharded
-  View master(int param) const;
-  View exp_avg(int param) const;
-  View exp_avg_sq(int param) const;
+  View state(int param, std::string_view kind) const;
+  View master(int param) const { return state(param, "master"); }
+  View exp_avg(int param) const { return state(param, "exp_avg"); }
+  View exp_avg_sq(int param) const { return state(param, "exp_avg_sq"); }
 
   struct StepResult {
     double grad_norm = 0;  // before clipping; NaN when skipped
@@ -53,6 +77,8 @@ class Optimizer {
   std::int64_t num_steps() const { return step_; }
   void set_num_steps(std::int64_t n) { step_ = n; }
   std::size_t state_bytes() const { return state_.size(); }
+  // What an update needs beside its state: Muon's matrices; there after initialize.
+  std::size_t buffer_bytes() const { return muon_ ? muon_->buffer_bytes() : 0; }
 
  private:
   // Elements of a shard's gradient that count in the norm.
@@ -60,18 +86,32 @@ class Optimizer {
     std::size_t shard;
     std::int64_t begin, end;
   };
+  // A kind of state of one shard: where it lies in state_.
+  struct Kept {
+    std::string_view kind;
+    DType dtype;
+    std::size_t at;
+  };
+  void lay_out(Device device);
   void find_norm_parts(const Groups& groups);
   double grad_norm(Stream& stream, const Groups& groups);
-  View state(std::size_t shard, int which) const;
-  View whole(int param, View flat) const;
+  // Scalars of a step into device memory: as given, and with a grad_scale of 1 for what was scaled before.
+  const ops::AdamwScalars* publish_scalars(Stream& stream, const ops::AdamwScalars& now);
+  void update_shard(Stream& stream, std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const;
+  void update_matrices(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars, float weight_decay);
+  void prepare_muon(const Groups& groups);
+  bool is_muons(std::size_t shard) const;
 
   ParameterStore& store_;
-  AdamOptions options_;
-  bool own_master_;
+  OptimizerOptions options_;
+  StateSpec spec_;
+  Device device_;
   std::int64_t step_ = 0;
   Buffer state_;
+  std::vector<std::vector<Kept>> kept_;  // by shard
   Tensor bins_, scalars_;
   std::vector<NormPart> norm_parts_;  // found at the first step
+  std::unique_ptr<Muon> muon_;        // made at initialize, or the first step
 };
 
 }  // namespace mt

@@ -7,6 +7,7 @@
 #include "layout/recompute.h"
 #include "layout/saved_tensors.h"
 #include "plan/lane_use.h"
+#include "plan/optimizer_memory.h"
 
 namespace mt {
 
@@ -82,7 +83,6 @@ void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const
   for (const auto& [unit, n] : partial) most = std::max(most, n);
   plan.weight_bytes = bytes_of(compute, stage == 3 ? own + pair + (tied ? bucket.begin()->second : 0) : total);
   plan.grad_bytes = bytes_of(DType::f32, (stage >= 2 ? own + largest : total) + second + most);
-  plan.optimizer_bytes = bytes_of(DType::f32, own) * (compute == DType::f32 ? 2 : 3);
 }
 
 // A layer of a chunk: embedding, row or head.
@@ -210,9 +210,12 @@ std::vector<std::int64_t> sizes_of(const PlaceTable& places, const std::vector<C
 
 // Everything but the sum over slots. `use` says which acts there are.
 MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                     const Coordinate& coordinate, DType compute, const LaneUse& use) {
+                     const Coordinate& coordinate, const StateSpec& state, const LaneUse& use) {
   MemoryPlan plan;
-  add_parameters(plan, param_specs(model, parallel, coordinate), parallel, compute);
+  const DType compute = state.compute;
+  const auto specs = param_specs(model, parallel, coordinate);
+  add_parameters(plan, specs, parallel, compute);
+  plan.optimizer_bytes = optimizer_bytes(specs, parallel, coordinate, state);
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
@@ -246,7 +249,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
 }  // namespace
 
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, DType compute, const Lane& lane) {
+                       const Coordinate& coordinate, const StateSpec& state, const Lane& lane) {
   std::vector<bool> recomputes;
   for (int c = 0; c < parallel.vpp; ++c) {
     const auto content = stage_content(model, parallel, coordinate.pp, c);
@@ -255,7 +258,7 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
       recomputes.back() = recomputes.back() || row_recompute(model, parallel, i + 1).any();
   }
   const LaneUse use = lane_use(lane, recomputes);
-  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, compute, use);
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, use);
   plan.slots = use.slots.size();
   plan.arenas = {sizes_of(use.slots, plan.chunks, &ChunkBytes::slot),
                  sizes_of(use.kept, plan.chunks, &ChunkBytes::kept),
@@ -266,11 +269,11 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
 }
 
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, DType compute, int max_in_flight) {
+                       const Coordinate& coordinate, const StateSpec& state, int max_in_flight) {
   LaneUse use;
   use.whole_backward = true;
   use.gradients_sent = parallel.pp > 1 && coordinate.pp + parallel.vpp > 1 ? kGradientBuffers : 0;
-  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, compute, use);
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, use);
   plan.slots = max_in_flight;
   plan.activation_bytes = plan.slots * plan.slot_bytes + most(plan.chunks, &ChunkBytes::recompute);
   return plan;

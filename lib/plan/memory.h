@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/dtype.h"
-#include "layout/param_spec.h"
+#include "layout/state_spec.h"
 #include "schedule/schedule.h"
 
 namespace mt {
@@ -43,9 +42,9 @@ struct MemoryPlan {
 // Of a training step; validation takes scratch of its own size.
 //   needs  a valid layout; the lane of this pipeline rank, with its messages
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, DType compute, const Lane& lane);
+                       const Coordinate& coordinate, const StateSpec& state, const Lane& lane);
 // The same for whole backwards with so many micro-batches in flight, without a lane at hand.
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, DType compute, int max_in_flight);
+                       const Coordinate& coordinate, const StateSpec& state, int max_in_flight);
 
 }  // namespace mt

@@ -9,6 +9,7 @@
 #include "ckpt/manifest.h"
 #include "layout/validate.h"
 #include "train/flag_choice.h"
+#include "train/optimizer_options.h"
 #include "train/fp8_options.h"
 #include "train/pipeline_schedule.h"
 #include "train/recompute_options.h"
@@ -122,7 +123,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
     if (!std::isfinite(value) || value < 0)
       add(fmt::format("{} {} is not a number of 0 or more", name, value), fmt::format("--{} 0", name));
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
-           {"adam-eps", o.adam.eps}, {"norm-epsilon", o.model.norm_epsilon}, {"rotary-base", o.model.rotary_base},
+           {"adam-eps", o.optimizer.adam.eps}, {"norm-epsilon", o.model.norm_epsilon}, {"rotary-base", o.model.rotary_base},
            {"rope-scaling-factor", o.model.rope_scaling_factor}, {"rotary-percent", o.model.rotary_percent}})
     if (!std::isfinite(value) || value <= 0)
       add(fmt::format("{} {} is not a number above 0", name, value), fmt::format("--{} 1", name));
@@ -147,7 +148,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
         o.save_interval > 0 ? fmt::format("--save-retain-interval {}", o.save_interval * 10) : "--save-interval 100");
   if (o.lr.warmup_fraction < 0 || o.lr.warmup_fraction >= 1)
     add(fmt::format("lr-warmup-fraction {} is not in [0, 1)", o.lr.warmup_fraction), "--lr-warmup-fraction 0.01");
-  if (o.adam.beta1 < 0 || o.adam.beta1 >= 1 || o.adam.beta2 < 0 || o.adam.beta2 >= 1)
+  if (o.optimizer.adam.beta1 < 0 || o.optimizer.adam.beta1 >= 1 || o.optimizer.adam.beta2 < 0 || o.optimizer.adam.beta2 >= 1)
     add("adam betas must be in [0, 1)", "--adam-beta1 0.9 --adam-beta2 0.999");
   for (double d : {o.model.attention_dropout, o.model.hidden_dropout})
     if (d < 0 || d >= 1) add(fmt::format("dropout {} is not in [0, 1)", d), "0.1");
@@ -212,6 +213,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   p.recompute = recompute_spec_of(o, problems);
   add_fp8_problems(o, model, problems);
+  complete_optimizer(o, problems);
   if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
     problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "
                                     "meet once a step, not once a micro-batch", p.zero_stage, p.pp),

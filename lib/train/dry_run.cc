@@ -26,7 +26,8 @@ class RankSizes {
     const std::int64_t rows = padded_vocab(model_, o_.parallel.tp) / o_.parallel.tp;
     const std::int64_t real = std::clamp<std::int64_t>(model_.vocab_size - rows * at.tp, 0, rows);
     // Shares of a snapshot differ by a row from replica to replica; of a large world the first one's stands for all.
-    const bool each = o_.async_save && o_.parallel.world() <= kMostShares;
+    // So do the matrices that ranks of Muon gather.
+    const bool each = (o_.async_save || o_.optimizer.rule == UpdateRule::muon) && o_.parallel.world() <= kMostShares;
     auto [it, fresh] = known_.try_emplace({at.pp, real, each ? at.tp : 0, each ? at.cp + o_.parallel.cp * at.dp : 0});
     if (fresh) it->second = compute(at);
     return it->second;
@@ -37,9 +38,9 @@ class RankSizes {
     std::int64_t parameters = 0;
     for (const auto& spec : param_specs(model_, o_.parallel, at))
       for (const auto& piece : spec.pieces) parameters += piece.box.size();
-    const DType dtype = o_.compute();
+    const StateSpec state = o_.state();
     const MemoryPlan m =
-        plan_memory(model_, o_.parallel, o_.batch, at, dtype, lanes_[static_cast<std::size_t>(at.pp)]);
+        plan_memory(model_, o_.parallel, o_.batch, at, state, lanes_[static_cast<std::size_t>(at.pp)]);
     Json j{{"parameters", parameters},
             {"weight_bytes", m.weight_bytes},
             {"grad_bytes", m.grad_bytes},
@@ -48,7 +49,7 @@ class RankSizes {
             {"scratch_bytes", m.scratch_bytes + m.other_bytes},
             {"total_bytes", m.total()}};
     if (o_.async_save) {
-      j["snapshot_bytes"] = bytes_to_write(model_, o_.parallel, at, dtype);
+      j["snapshot_bytes"] = bytes_to_write(model_, o_.parallel, at, state);
       j["total_bytes"] = j["total_bytes"].get<std::uint64_t>() + j["snapshot_bytes"].get<std::uint64_t>();
     }
     return j;

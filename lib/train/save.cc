@@ -22,7 +22,8 @@ CheckpointMeta meta_of(const TrainingRun& run) {
   meta.tokenizer = run.data.tokenizer_fingerprint;
   meta.specs = {{"model", to_json(run.model)},
                 {"parallel", to_json(o.parallel)},
-                {"compute_dtype", std::string(dtype_name(run.compute()))}};
+                {"compute_dtype", std::string(dtype_name(run.compute()))},
+                {"optimizer", state_name(o.state())}};
   meta.training = {{"seed", o.seed},
                    {"optimizer_steps", run.optimizer->num_steps()},
                    {"schedule_samples", run.at.schedule_samples},

@@ -44,6 +44,11 @@ struct LrOptions {
   bool use_checkpoint_scheduler = false;  // on resume: the checkpoint's count
 };
 
+struct OptimizerNames {
+  std::string rule = "adam";
+  std::string muon_tp_mode = "duplicated", muon_scale_mode = "spectral", muon_coefficient_type = "quintic";
+};
+
 struct Fp8Options {
   std::string format, recipe = "delayed", amax_compute_algo = "most_recent";  // format empty: no fp8
   int margin = 0, amax_history_len = 1;
@@ -72,7 +77,8 @@ struct TrainingOptions {
   bool global_batch_given = false;  // else micro_batch · dp, as Megatron
   DataOptions data;
   LrOptions lr;
-  AdamOptions adam;
+  OptimizerNames optimizer_names;  // fill `optimizer`
+  OptimizerOptions optimizer;
   RecomputeOptions recompute;
   bool bf16 = false, fp16 = false;
   LossScaleOptions loss_scale;
@@ -116,6 +122,7 @@ struct TrainingOptions {
   std::int64_t tensorboard_log_interval = 1;
   Json resolved;  // every flag, for the record
 
+  StateSpec state() const { return optimizer.state(compute()); }
   DType compute() const { return bf16 ? DType::bf16 : fp16 ? DType::f16 : DType::f32; }
   std::vector<std::string> notices;  // from complete_options: what the person should know; rank 0 warns of them
 };

@@ -33,7 +33,7 @@ void require_same_options(const TrainingOptions& o, Communicator& world, Stream&
 void require_memory(const TrainingRun& run, const Coordinate& at, const MemoryPlan& plan) {
   const auto& o = run.options;
   auto wanted = static_cast<double>(plan.total());
-  if (o.async_save) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, run.compute()));
+  if (o.async_save) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, o.state()));
   const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > there)
     throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, this machine has {:.1f}", wanted / (1 << 30),
@@ -88,12 +88,12 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   auto specs = param_specs(model, o.parallel, here);
   if (hooks.on_specs) hooks.on_specs(specs);
   if (reader) {
-    check_loadable(*reader, model, specs, what_to_load(o));
+    check_loadable(*reader, model, specs, what_to_load(o), o.state());
     require_same_model(*this, *reader);
   }
   const int buffers = make_lanes(here.pp);
   const MemoryPlan plan =
-      plan_memory(model, o.parallel, o.batch, here, compute(), lane(o.batch.global_batch));
+      plan_memory(model, o.parallel, o.batch, here, o.state(), lane(o.batch.global_batch));
   if (!specs.empty()) require_memory(*this, here, plan);
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
   if (speaks())
@@ -137,7 +137,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& p
       specs, compute(), device, ParameterStore::Gradients::present,
       shard_spec(o.parallel, groups.coordinate));
   store->set_overlap(o.overlap);
-  optimizer = std::make_unique<Optimizer>(*store, o.adam, device);
+  optimizer = std::make_unique<Optimizer>(*store, o.optimizer, device);
   std::vector<const Model*> models;
   for (int c = 0; c < o.parallel.vpp; ++c) {
     chunks.push_back(std::make_unique<Model>(model, o.batch, groups, *store, c, device));

@@ -29,7 +29,10 @@ for flag in "${refused[@]}"; do
   [ "${flag:0:2}" != -- ] || grep -qE -- "^  ${flag:2}( [^:]*)?: .*; try ." err.txt || fail "$flag is not refused: $(cat err.txt)"
 done
 [ ! -s out.txt ] || fail "a refused run printed"
-expect 3 "optimizer sgd: AdamW is the optimizer; try --optimizer adam" mt-train "${tiny[@]}" --optimizer sgd
+expect 3 "optimizer soap is not here; try --optimizer muon" mt-train "${tiny[@]}" --optimizer soap
+expect 2 "--optimizer 'adamm' is not here" mt-train "${tiny[@]}" --optimizer adamm
+expect 0 "--sgd-momentum does nothing without --optimizer sgd" mt-train --dry-run "${tiny[@]}" --optimizer lion --sgd-momentum 0.5
+expect 3 "muon-num-ns-steps 3 with the quintic coefficients" mt-train "${tiny[@]}" --optimizer muon --muon-num-ns-steps 3
 
 # Unknown flags fail with the closest spelling, of ours and of Megatron's; other spellings are read.
 expect 2 "did you mean --transformer-impl?" mt-train "${tiny[@]}" --transformer-imp local

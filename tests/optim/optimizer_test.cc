@@ -35,8 +35,8 @@ float at(const View& v, std::int64_t i) { return v.as<float>()[i]; }
 TEST(Optimizer, ThreeStepsOfOneWeightAreTheNumbersWorkedOutInDouble) {
   test::on_ranks(1, [](Communicator& world) {
     RankParams r(world, test::small_model(), {});
-    AdamOptions o;
-    o.beta2 = 0.95, o.clip_grad = 0;
+    OptimizerOptions o;
+    o.adam.beta2 = 0.95, o.clip_grad = 0;
     Optimizer optimizer(r.store, o, {});
     optimizer.initialize(r.stream, r.groups, 1);
     const int p = r.store.find("embedding.word_embeddings.weight");
@@ -66,8 +66,8 @@ TEST(Optimizer, EveryParameterFollowsAdamwInDouble) {
   for (const DType compute : {DType::f32, DType::bf16})
     test::on_ranks(1, [&](Communicator& world) {
       RankParams r(world, test::small_model({false, 8, 2, 61}), {}, compute, Stream::Mode::deferred);
-      AdamOptions o;
-      o.beta1 = 0.8, o.beta2 = 0.9, o.eps = 1e-6, o.clip_grad = 0.75;
+      OptimizerOptions o;
+      o.adam.beta1 = 0.8, o.adam.beta2 = 0.9, o.adam.eps = 1e-6, o.clip_grad = 0.75;
       Optimizer optimizer(r.store, o, {});
       optimizer.initialize(r.stream, r.groups, 7);
       r.stream.synchronize();
@@ -185,7 +185,7 @@ TEST(Optimizer, ClippingScalesOnlyNormsAboveTheLimit) {
     float m = 0;
     test::on_ranks(1, [&](Communicator& world) {
       RankParams r(world, test::small_model(), {});
-      AdamOptions o;
+      OptimizerOptions o;
       o.clip_grad = limit;
       Optimizer optimizer(r.store, o, {});
       r.store.grad(0).as<float>()[3] = g;

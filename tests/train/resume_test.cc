@@ -28,9 +28,9 @@ TEST(Resume, EveryChangedOptionIsToldWithItsOldAndItsNewValue) {
   o.batch.seq_length = 8;
   o.batch.global_batch = 8;
   o.data.split = "1,1,1";
-  o.adam.beta1 = 0.8;
-  o.adam.beta2 = 0.99;
-  o.adam.eps = 1e-6;
+  o.optimizer.adam.beta1 = 0.8;
+  o.optimizer.adam.beta2 = 0.99;
+  o.optimizer.adam.eps = 1e-6;
   o.bf16 = true;
   o.model.hidden_dropout = 0;
   const auto text = warnings(o);

@@ -101,7 +101,7 @@ TEST(Options, SenselessNumbersAreListedNotTrained) {
   const test::TempDir dir;
   auto o = test::tiny_options(dir);
   o.lr.lr = INFINITY;
-  o.adam.eps = 0;
+  o.optimizer.adam.eps = 0;
   o.model.rotary_percent = 2;
   o.model.squared_relu = true;
   o.eval_interval = -1;

@@ -59,7 +59,7 @@ inline TrainingOptions tiny_options(const TempDir& dir, const std::string& famil
   o.data.vocab_size = 61;
   o.lr.lr = 1e-3;
   o.lr.decay_style = "constant";
-  o.adam.clip_grad = 0.5;
+  o.optimizer.clip_grad = 0.5;
   o.train_iters = 20;
   o.log_interval = 0;
   o.registry = "none";

@@ -1,0 +1,30 @@
+#include "options/training_flags.h"
+
+namespace mt::options {
+
+// What makes weights of gradients.
+void add_update_rules(OptionTable& t, TrainingOptions& o) {
+  OptimizerOptions& opt = o.optimizer;
+  OptimizerNames& names = o.optimizer_names;
+  t.group("Optimizer");
+  t.add("optimizer", names.rule, "NAME", "adam (AdamW), sgd, lion, or muon (matrices of layers; the rest by AdamW)");
+  t.add("clip-grad", opt.clip_grad, "X", "largest gradient norm; 0 or less: no clipping");
+  t.add("adam-beta1", opt.adam.beta1, "X", "decay of the first moment").between(0, 1);
+  t.add("adam-beta2", opt.adam.beta2, "X", "decay of the second moment").between(0, 1);
+  t.add("adam-eps", opt.adam.eps, "X", "added to the root of the second moment").above(0);
+  t.add("sgd-momentum", opt.sgd_momentum, "X", "sgd: decay of the momentum; 0: none is kept").between(0, 1);
+  t.add("lion-beta1", opt.lion.beta1, "X", "lion: share of the momentum in the update").between(0, 1);
+  t.add("lion-beta2", opt.lion.beta2, "X", "lion: decay of the momentum").between(0, 1);
+  t.add("muon-momentum", opt.muon.momentum, "X", "muon: decay of the momentum").between(0, 1);
+  t.add("muon-use-nesterov", opt.muon.nesterov, "", "muon: look ahead by one gradient");
+  t.alias("muon-nesterov", "muon-use-nesterov");
+  t.add_off("muon-no-split-qkv", opt.muon.split_qkv, "muon: query, key and value as one matrix");
+  t.add("muon-num-ns-steps", opt.muon.iteration.steps, "N", "muon: Newton-Schulz steps", "steps").between(1, 100);
+  t.add("muon-coefficient-type", names.muon_coefficient_type, "NAME", "muon: coefficients of the steps, quintic or simple");
+  t.add("muon-scale-mode", names.muon_scale_mode, "NAME", "muon: spectral, unit_rms_norm or shape_scaling");
+  t.add("muon-extra-scale-factor", opt.muon.extra_scale, "X", "muon: a further factor of the update").above(0);
+  t.add("muon-tp-mode", names.muon_tp_mode, "NAME",
+        "muon: whole matrices (duplicated, distributed), or a rank's part alone (blockwise)");
+}
+
+}  // namespace mt::options
