@@ -52,4 +52,21 @@ class AddedTokenMatcher {
   int only_first_ = -1;  // the one first byte, or -1
 };
 
+// Walk the text between matches and the matches. `token(token, emit)` says whether a token counts: with emit false it is
+// asked, and where it says no the match stays text; with emit true it stands at its place in the order.
+template <class Gap, class Token>
+void for_each_segment(const AddedTokenMatcher& matcher, std::string_view text, Gap gap, Token token) {
+  std::size_t done = 0, from = 0;
+  while (!matcher.empty()) {
+    const AddedTokenMatcher::Match match = matcher.find(text, from);
+    if (match.token == nullptr) break;
+    from = match.next;
+    if (!token(*match.token, false)) continue;
+    gap(text.substr(done, match.begin - done));
+    token(*match.token, true);
+    done = match.end;
+  }
+  gap(text.substr(done));
+}
+
 }  // namespace mt::data

@@ -25,7 +25,9 @@ std::uint64_t mix(std::uint64_t pair) {
 
 }  // namespace
 
-MergeTable::MergeTable(std::span<const Merge> merges) {
+MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order)
+    : order_(order.begin(), order.end()) {
+  MT_CHECK(order.empty() || order.size() == merges.size(), "{} orders of {} merges", order.size(), merges.size());
   table_.assign(std::bit_ceil(merges.size() * 2 + 2), kEmpty);
   mask_ = table_.size() - 1;
   results_.reserve(merges.size());
@@ -54,9 +56,14 @@ std::uint32_t MergeTable::rank_of(std::int32_t left, std::int32_t right) const {
 
 void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
   if (table_.empty() || symbols.size() < 2) return;
-  symbols.size() < kShort ? merge_short(symbols) : merge_long(symbols);
+  if (order_.empty()) {
+    symbols.size() < kShort ? merge_short<false>(symbols) : merge_long<false>(symbols);
+  } else {
+    symbols.size() < kShort ? merge_short<true>(symbols) : merge_long<true>(symbols);
+  }
 }
 
+template <bool ordered>
 void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
   std::uint32_t ranks[kShort];
   std::int32_t* s = symbols.data();
@@ -66,7 +73,7 @@ void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
   while (n > 1) {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < n; ++i) {
-      if (ranks[i] < ranks[best]) best = i;
+      if (rank_at<ordered>(ranks[i]) < rank_at<ordered>(ranks[best])) best = i;
     }
     if (ranks[best] == kNoRank) break;
     s[best] = results_[ranks[best]];
@@ -79,10 +86,12 @@ void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
   symbols.resize(n);
 }
 
+template <bool ordered>
 void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   struct Candidate {
     std::uint32_t rank;
-    std::uint32_t place;
+    std::uint32_t place;  // of the left symbol
+    std::uint32_t merge;  // its place in the list
     bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : place > o.place; }
   };
   const auto n = static_cast<std::uint32_t>(symbols.size());
@@ -93,8 +102,8 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   }
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto push = [&](std::uint32_t i) {
-    const std::uint32_t rank = rank_of(symbols[i], symbols[next[i]]);
-    if (rank != kNoRank) queue.push({rank, i});
+    const std::uint32_t merge = rank_of(symbols[i], symbols[next[i]]);
+    if (merge != kNoRank) queue.push({rank_at<ordered>(merge), i, merge});
   };
   for (std::uint32_t i = 0; i + 1 < n; ++i) push(i);
   while (!queue.empty()) {
@@ -102,9 +111,9 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
     queue.pop();
     const std::uint32_t i = top.place;
     if (symbols[i] < 0 || next[i] >= n) continue;  // swallowed, or last
-    if (rank_of(symbols[i], symbols[next[i]]) != top.rank) continue;
+    if (rank_of(symbols[i], symbols[next[i]]) != top.merge) continue;
     const std::uint32_t gone = next[i];
-    symbols[i] = results_[top.rank];
+    symbols[i] = results_[top.merge];
     symbols[gone] = -1;
     next[i] = next[gone];
     if (next[i] < n) {

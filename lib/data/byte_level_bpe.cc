@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/cached_pieces.h"
 #include "data/nfc.h"
 #include "data/unicode.h"
 
@@ -12,7 +13,6 @@ namespace mt::data {
 
 namespace {
 
-constexpr std::size_t kBatch = 256;
 constexpr std::size_t kMaxText = (std::size_t{1} << 32) - 16;
 
 bool prints_as_itself(std::uint32_t b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; }
@@ -32,18 +32,6 @@ std::array<std::int16_t, 512> build_char_bytes() {
   }
   return bytes;
 }
-
-// The place in `out` grows by blocks: ids are collected here first, so that a piece costs no capacity check.
-struct IdBlock {
-  static constexpr std::size_t kSize = 1024;
-  Id ids[kSize + WordCache::kInlineIds];
-  std::size_t count = 0;
-  std::vector<Id>* out;
-  void flush() {
-    out->insert(out->end(), ids, ids + count);
-    count = 0;
-  }
-};
 
 }  // namespace
 
@@ -115,26 +103,6 @@ std::uint64_t ByteLevelBpe::hash_parts() const {
   return hash.digest();
 }
 
-namespace {
-
-// Walk the gaps and the matches of one matcher.
-template <class Gap, class Token>
-void for_each_segment(const AddedTokenMatcher& matcher, std::string_view text, Gap gap, Token token) {
-  std::size_t done = 0, from = 0;
-  while (!matcher.empty()) {
-    const AddedTokenMatcher::Match match = matcher.find(text, from);
-    if (match.token == nullptr) break;
-    from = match.next;
-    if (!token(*match.token, false)) continue;  // left as text
-    gap(text.substr(done, match.begin - done));
-    token(*match.token, true);
-    done = match.end;
-  }
-  gap(text.substr(done));
-}
-
-}  // namespace
-
 void ByteLevelBpe::encode(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const {
   if (text.size() > kMaxText) {
     throw Error(Code::data, fmt::format("a document of {} bytes: wanted below 4 GiB", text.size()));
@@ -167,7 +135,7 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
     text = spaced;
   }
   if (parts_.pattern.batched()) {
-    std::uint32_t lengths[kBatch];
+    std::uint32_t lengths[kPieceBatch];
     std::size_t position = 0, done = 0;
     while (const std::size_t n = parts_.pattern.next(text, position, lengths)) {
       encode_pieces(text.data() + done, {lengths, n}, scratch, out);
@@ -179,8 +147,8 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
   parts_.pattern.split(text, scratch.lengths);
   const char* s = text.data();
   const std::span<const std::uint32_t> all = scratch.lengths;
-  for (std::size_t i = 0; i < all.size(); i += kBatch) {
-    const auto some = all.subspan(i, std::min(kBatch, all.size() - i));
+  for (std::size_t i = 0; i < all.size(); i += kPieceBatch) {
+    const auto some = all.subspan(i, std::min(kPieceBatch, all.size() - i));
     encode_pieces(s, some, scratch, out);
     for (const std::uint32_t n : some) s += n;
   }
@@ -188,43 +156,11 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
 
 void ByteLevelBpe::encode_pieces(const char* text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                                  std::vector<Id>& out) const {
-  WordCache::Key keys[kBatch];
-  std::uint64_t hashes[kBatch];
-  const char* s = text;
-  for (std::size_t i = 0; i < lengths.size(); s += lengths[i], ++i) {
-    if (lengths[i] > WordCache::kMaxKeyBytes) continue;
-    keys[i] = WordCache::key_of(s, lengths[i]);
-    hashes[i] = WordCache::hash_of(keys[i]);
-    scratch.words.prefetch(hashes[i]);
-  }
-  IdBlock block;
-  block.out = &out;
-  s = text;
-  for (std::size_t i = 0; i < lengths.size(); s += lengths[i], ++i) {
-    const bool cached = lengths[i] <= WordCache::kMaxKeyBytes;
-    const WordCache::Entry* entry = cached ? scratch.words.find(keys[i], hashes[i]) : nullptr;
-    if (entry != nullptr && entry->count <= WordCache::kInlineIds) [[likely]] {
-      std::copy(entry->ids, entry->ids + WordCache::kInlineIds, block.ids + block.count);
-      block.count += entry->count;
-      if (block.count >= IdBlock::kSize) block.flush();
-      continue;
-    }
-    block.flush();
-    if (entry != nullptr) {
-      const auto ids = scratch.words.ids(*entry);
-      out.insert(out.end(), ids.begin(), ids.end());
-      continue;
-    }
-    encode_piece({s, lengths[i]}, scratch);
-    out.insert(out.end(), scratch.symbols.begin(), scratch.symbols.end());
-    if (cached) scratch.words.insert(keys[i], hashes[i], scratch.symbols);
-  }
-  block.flush();
+  encode_cached(TouchingPieces(text, lengths), lengths.size(), scratch, out,
+                [this](std::string_view piece, std::vector<Id>& ids) { encode_piece(piece, ids); });
 }
 
-void ByteLevelBpe::encode_piece(std::string_view piece, EncodeScratch& scratch) const {
-  std::vector<Id>& symbols = scratch.symbols;
-  symbols.clear();
+void ByteLevelBpe::encode_piece(std::string_view piece, std::vector<Id>& symbols) const {
   if (parts_.ignore_merges) {
     const std::optional<Id> id = parts_.tokens.find(piece);
     if (id && !std::binary_search(parts_.added_only.begin(), parts_.added_only.end(), *id)) {

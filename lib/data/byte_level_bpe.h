@@ -52,7 +52,7 @@ class ByteLevelBpe final : public Tokenizer {
   void encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
   void encode_pieces(const char* text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                      std::vector<Id>& out) const;
-  void encode_piece(std::string_view piece, EncodeScratch& scratch) const;
+  void encode_piece(std::string_view piece, std::vector<Id>& symbols) const;
   std::uint64_t hash_parts() const;
 
   ByteLevelBpeParts parts_;

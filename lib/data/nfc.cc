@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
-#include <utf8proc.h>
-
-#include "base/error.h"
+#include "data/text_forms.h"
 #include "data/unicode.h"
 
 namespace mt::data {
@@ -54,13 +51,8 @@ bool plainly_nfc(std::string_view text) {
 
 std::string_view to_nfc(std::string_view text, std::string& buffer) {
   if (plainly_nfc(text)) return text;
-  utf8proc_uint8_t* result = nullptr;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &result, options);
-  if (size < 0) throw Error(Code::data, fmt::format("cannot normalise text: {}", utf8proc_errmsg(size)));
-  buffer.assign(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
-  std::free(result);
+  buffer.clear();
+  append_normal_form(text, NormalForm::nfc, buffer);
   return buffer;
 }
 

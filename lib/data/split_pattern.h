@@ -2,7 +2,7 @@
 // Cutting text into the pieces a BPE never merges across: the "pre-tokenizer" patterns.
 //
 // The patterns of GPT-2, LLaMA-3 and Qwen are scanned by hand over Unicode 16 classes; any other one runs under PCRE2's
-// JIT (whose Unicode is the library's, 14 in Debian 12). Several patterns in a row refine each other's pieces.
+// JIT, its classes pinned to Unicode 16 too (data/regex_classes.h). Several patterns in a row refine each other's pieces.
 // In the usual notation, L letters, N numbers, s White_Space:
 //   gpt2    '(s|t|re|ve|m|ll|d) | ?L+ | ?N+ | ?[^sLN]+ | s+(?!S) | s+
 //   llama3  (?i:'(s|t|re|ve|m|ll|d)) | [^\r\nLN]?L+ | N{1,3} | ?[^sLN]+[\r\n]* | s*[\r\n]+ | s+(?!S) | s+
@@ -16,6 +16,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/cut_text.h"
 
 namespace mt::data {
 
@@ -36,6 +38,9 @@ class PcrePattern {
   // Append the piece lengths of `text` (they sum to its size).   needs  valid UTF-8
   //   fails  Error{data}: the match limit of PCRE2
   void split(std::string_view text, std::vector<std::uint32_t>& lengths) const;
+
+  // Append the places of the matches that are not empty, in order.   needs, fails  as split
+  void find_all(std::string_view text, std::vector<TextSpan>& matches) const;
 
  private:
   struct Code;

@@ -8,8 +8,8 @@
 namespace mt::data {
 
 void TokenTable::add(std::string_view token, std::int32_t id) {
-  if (id < 0 || id > (1 << 30)) {
-    throw Error(Code::corrupt, fmt::format("token id {} of '{}': wanted 0 to 2^30", id, token));
+  if (id < 0 || id > kMaxTokenId) {
+    throw Error(Code::corrupt, fmt::format("token id {} of '{}': wanted 0 to 2^24", id, token));
   }
   if (id >= size()) places_.resize(static_cast<std::size_t>(id) + 1);
   Place& place = places_[static_cast<std::size_t>(id)];

@@ -12,10 +12,13 @@
 
 namespace mt::data {
 
+// Ids beyond this are refused: a table has a place for every id up to the largest.
+constexpr std::int32_t kMaxTokenId = 1 << 24;
+
 class TokenTable {
  public:
   // Add a token. Ids may come in any order and leave gaps; a gap has no token.
-  //   fails  Error{corrupt}: the id is taken by another token, or is negative or above 2^30
+  //   fails  Error{corrupt}: the id is taken by another token, or is negative or above 2^24
   void add(std::string_view token, std::int32_t id);
   // Build the lookup; call once after the last add. Of two ids with equal bytes the first added is found.
   void seal();

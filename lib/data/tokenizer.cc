@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "base/error.h"
@@ -42,6 +43,16 @@ constexpr Kind kKinds[] = {
        need(spec.merge_file, spec, "--merge-file");
        return load_gpt2_bpe(spec);
      }},
+    {"BertWordPieceLowerCase",
+     [](const TokenizerSpec& spec) {
+       need(spec.vocab_file, spec, "--vocab-file");
+       return load_bert_vocab(spec, true);
+     }},
+    {"BertWordPieceCase",
+     [](const TokenizerSpec& spec) {
+       need(spec.vocab_file, spec, "--vocab-file");
+       return load_bert_vocab(spec, false);
+     }},
     {"ByteTokenizer",
      [](const TokenizerSpec& spec) {
        return without_eod_choice(spec, std::make_unique<ByteTokenizer>(spec.parse_special));
@@ -52,8 +63,11 @@ constexpr Kind kKinds[] = {
      }},
 };
 
-constexpr std::string_view kNames[] = {kKinds[0].name, kKinds[1].name, kKinds[2].name, kKinds[3].name};
-static_assert(std::size(kNames) == std::size(kKinds));
+constexpr auto kNames = [] {
+  std::array<std::string_view, std::size(kKinds)> names{};
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kKinds[i].name;
+  return names;
+}();
 
 }  // namespace
 

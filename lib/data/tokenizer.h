@@ -4,8 +4,9 @@
 // A Tokenizer is immutable after construction and may be used by any number of threads at once. What a thread needs to
 // be fast (its word cache and buffers) lives in an EncodeScratch that the caller owns: one per thread and tokenizer.
 //
-// Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (byte-level BPE from tokenizer.json), GPT2BPETokenizer
-// (vocab.json + merges.txt), ByteTokenizer (a byte is an id, end id 256), NullTokenizer (text is integers).
+// Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (tokenizer.json), GPT2BPETokenizer (vocab.json +
+// merges.txt), BertWordPieceLowerCase and BertWordPieceCase (vocab.txt), ByteTokenizer (a byte is an id, end id 256),
+// NullTokenizer (text is integers).
 // Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_json_test.cc, golden_tokenizers_test.cc.
 
 #include <cstdint>
@@ -17,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/cut_text.h"
+#include "data/unigram.h"
 #include "data/word_cache.h"
 
 namespace mt::data {
@@ -26,7 +29,9 @@ using Id = std::int32_t;
 // What one thread keeps between calls of encode. Never share one between threads or between two tokenizers.
 struct EncodeScratch {
   WordCache words;                     // ids of pieces already seen
-  std::string normalized;              // the text after normalisation
+  std::string normalized, other;       // the text after normalisation, and a step of it
+  CutText cut;                         // the text at hand and its pieces
+  UnigramScratch unigram;              // best cuts so far
   std::vector<std::uint32_t> lengths;  // pieces of the batch at hand, in bytes
   std::vector<Id> symbols;             // the piece being merged
   std::int64_t specials_as_text = 0;   // special strings met in text and left as plain text, summed over calls
@@ -44,7 +49,8 @@ class Tokenizer {
   //   cost   no allocation a piece once the cache is warm
   virtual void encode(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const = 0;
 
-  // Append the text of `ids` to `out`, byte for byte: a cut-off character stays cut off.
+  // Append the text of `ids` to `out`, byte for byte: a cut-off character stays cut off. What normalisation changed
+  // stays changed; a space that was put before the text is taken away again where the decoder says so.
   //   fails  Error{data}: an id outside the vocabulary
   virtual void decode(std::span<const Id> ids, std::string& out) const = 0;
 
@@ -67,7 +73,7 @@ class Tokenizer {
 struct TokenizerSpec {
   std::string type = "HuggingFaceTokenizer";
   std::filesystem::path model;           // --tokenizer-model: a tokenizer.json or the directory that holds it
-  std::filesystem::path vocab_file;      // --vocab-file, GPT2BPETokenizer
+  std::filesystem::path vocab_file;      // --vocab-file, GPT2BPETokenizer, BertWordPiece...
   std::filesystem::path merge_file;      // --merge-file, GPT2BPETokenizer
   std::optional<std::string> eod_token;  // --eod-token
   std::int32_t vocab_size = 0;           // --vocab-size, NullTokenizer

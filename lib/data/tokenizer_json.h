@@ -1,11 +1,14 @@
 #pragma once
-// Tokenizer files: Hugging Face's tokenizer.json, GPT-2's vocab.json and merges.txt, and writing a tokenizer.json.
+// Tokenizer files: Hugging Face's tokenizer.json, GPT-2's vocab.json and merges.txt, BERT's vocab.txt, and writing a
+// tokenizer.json.
 //
-// Read of tokenizer.json: model BPE over bytes; normalizer null or NFC; pre_tokenizer ByteLevel and Split (Isolated),
-// in any sequence; added_tokens with all their flags. The post-processor is not applied: ids are those of the text
-// alone; truncation and padding are not applied either, with a warning. An added token whose content the model lacks
-// keeps the id the file gives it. Anything else the file asks for is an error that names it, never ignored. Code:
-// data/tokenizer_json.cc (reading), data/tokenizer_json_writer.cc. Tests: tests/data/tokenizer_json_test.cc.
+// Read of tokenizer.json: models BPE, Unigram, WordPiece, WordLevel; the normalizers, pre-tokenizers and decoders that
+// their headers list; added_tokens with all their flags; from the post-processor what it puts around a text. A BPE over
+// bytes whose text is at most brought to NFC and cut by patterns is a ByteLevelBpe, anything else a PipelineTokenizer.
+// Truncation and padding are not applied, with a warning. An added token whose content the model lacks keeps the id the
+// file gives it. Anything else the file asks for is an error that names it, never ignored. Code: data/tokenizer_json.cc
+// (reading), data/tokenizer_models.cc (models), data/tokenizer_file.cc, data/tokenizer_json_writer.cc. Tests:
+// tests/data/tokenizer_json_test.cc, golden_tokenizers_test.cc.
 
 #include <filesystem>
 #include <memory>
@@ -23,6 +26,11 @@ std::unique_ptr<Tokenizer> load_tokenizer_json(const TokenizerSpec& spec);
 
 // spec.vocab_file and spec.merge_file; <|endoftext|> is the end token and special.
 std::unique_ptr<Tokenizer> load_gpt2_bpe(const TokenizerSpec& spec);
+
+// spec.vocab_file: a token a line, the line is the id. BERT's normalizer and pre-tokenizer, WordPiece; [UNK] [SEP] [PAD]
+// [CLS] [MASK] are special, [SEP] is the end token.
+//   fails  Error{data}: one of [UNK] [SEP] [CLS] is not there
+std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower_case);
 
 // Write what a trainer learned, readable by load_tokenizer_json and by Hugging Face's library.   fails  Error{io}
 void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe);

@@ -106,12 +106,17 @@ TEST(TokenizerJson, what_it_does_not_know_is_named) {
   const auto has = [](const std::string& text, const std::string& word) {
     return text.find(word) != std::string::npos;
   };
-  EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["type"] = "Unigram"; }), "Unigram"));
-  EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["byte_fallback"] = true; }), "byte_fallback"));
+  EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["type"] = "Ngram"; }), "model Ngram is not supported"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["dropout"] = 0.1; }), "dropout"));
-  EXPECT_TRUE(has(refusal([](Json& j) { j["normalizer"] = {{"type", "Lowercase"}}; }), "Lowercase"));
-  EXPECT_TRUE(has(refusal([](Json& j) { j["pre_tokenizer"] = {{"type", "Metaspace"}}; }), "Metaspace"));
-  EXPECT_TRUE(has(refusal([](Json& j) { j["pre_tokenizer"] = nullptr; }), "byte-level"));
+  EXPECT_TRUE(has(refusal([](Json& j) { j["normalizer"] = {{"type", "Rot13"}}; }), "normalizer Rot13"));
+  EXPECT_TRUE(has(refusal([](Json& j) { j["pre_tokenizer"] = {{"type", "Syllables"}}; }), "pre-tokenizer Syllables"));
+  EXPECT_TRUE(has(refusal([](Json& j) {
+    j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Sometimes"}};
+  }), "split behavior Sometimes"));
+  EXPECT_TRUE(has(refusal([](Json& j) {
+    j["pre_tokenizer"] = nullptr;
+    j["decoder"] = {{"type", "Runes"}};
+  }), "decoder Runes"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["merges"].push_back("a zz"); }), "no token 'zz'"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["vocab"]["dup"] = 256; }), "token id 256"));
   EXPECT_TRUE(has(refusal([](Json& j) { j.erase("model"); }), "not a tokenizer.json"));

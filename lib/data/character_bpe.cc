@@ -1,0 +1,146 @@
+#include "data/character_bpe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "data/unicode.h"
+
+namespace mt::data {
+
+CharacterBpe::CharacterBpe(CharacterBpeParts parts) : parts_(std::move(parts)), merges_(parts_.merges, parts_.order) {
+  for (std::int32_t id = 0; id < parts_.tokens.size(); ++id) {
+    if (!parts_.tokens.has(id)) continue;
+    const std::string_view token = parts_.tokens.token(id);
+    if (token.empty() || find_invalid_utf8(token) != std::string_view::npos) continue;
+    const Decoded d = decode_utf8(token.data());
+    if (d.size != token.size() || parts_.tokens.find(token) != id) continue;
+    if (d.code_point >= char_ids_.size()) char_ids_.resize(d.code_point + 1, -1);
+    char_ids_[d.code_point] = id;
+  }
+  for (int b = 0; b < 256; ++b) byte_ids_[b] = parts_.tokens.find(fmt::format("<0x{:02X}>", b)).value_or(-1);
+  if (!parts_.unknown.empty()) {
+    unknown_ = parts_.tokens.find(parts_.unknown).value_or(-1);
+    if (unknown_ < 0) {
+      throw Error(Code::corrupt, fmt::format("the unknown token '{}' is not in the vocabulary", parts_.unknown));
+    }
+  }
+  if (merges_stay_inside()) find_neighbours();
+}
+
+// Whether what a piece becomes can be told from its parts: no rule looks at the whole piece, no unknown characters are
+// joined over a border, and no merge starts from the token of a byte or of an unknown character.
+bool CharacterBpe::merges_stay_inside() const {
+  const bool all_bytes = parts_.byte_fallback && *std::min_element(byte_ids_, byte_ids_ + 256) >= 0;
+  if (parts_.ignore_merges || !parts_.prefix.empty() || !parts_.suffix.empty()) return false;
+  if (!all_bytes && parts_.fuse_unknown) return false;
+  std::vector<bool> apart(static_cast<std::size_t>(parts_.tokens.size()), false);
+  for (const std::int32_t id : byte_ids_) {
+    if (parts_.byte_fallback && id >= 0) apart[static_cast<std::size_t>(id)] = true;
+  }
+  if (unknown_ >= 0) apart[static_cast<std::size_t>(unknown_)] = true;
+  return std::none_of(parts_.merges.begin(), parts_.merges.end(), [&](const Merge& m) {
+    return apart[static_cast<std::size_t>(m.left)] || apart[static_cast<std::size_t>(m.right)];
+  });
+}
+
+// Only results of merges count: a token that no merge makes joins nothing.
+void CharacterBpe::find_neighbours() {
+  pairs_.assign((std::size_t{1} << kPairBits) / 64, 0);
+  for (const Merge& m : parts_.merges) {
+    const std::string_view token = parts_.tokens.token(m.result);
+    if (token.empty() || find_invalid_utf8(token) != std::string_view::npos) {
+      pairs_.clear();
+      return;
+    }
+    Decoded left = decode_utf8(token.data());
+    for (std::size_t i = left.size; i < token.size(); i += left.size) {
+      const Decoded right = decode_utf8(token.data() + i);
+      const std::uint32_t bit =
+          (left.code_point * 0x9E3779B1u ^ right.code_point * 0x85EBCA77u) >> (32 - kPairBits);
+      pairs_[bit >> 6] |= std::uint64_t{1} << (bit & 63);
+      left = right;
+    }
+  }
+}
+
+void CharacterBpe::cut(std::string_view text, std::vector<TextSpan>& pieces, std::vector<TextSpan>& scratch) const {
+  if (pairs_.empty()) return;
+  scratch.clear();
+  for (const TextSpan& piece : pieces) {
+    std::uint32_t begin = piece.begin;
+    Decoded left = decode_utf8(text.data() + begin);
+    for (std::uint32_t i = begin + left.size; i < piece.end;) {
+      const Decoded right = decode_utf8(text.data() + i);
+      if (!may_join(left.code_point, right.code_point)) {
+        scratch.push_back({begin, i});
+        begin = i;
+      }
+      left = right;
+      i += right.size;
+    }
+    scratch.push_back({begin, piece.end});
+  }
+  pieces.swap(scratch);
+}
+
+std::int32_t CharacterBpe::id_of(std::string_view piece, std::size_t begin, std::size_t end) const {
+  if (parts_.prefix.empty() && parts_.suffix.empty()) {
+    const std::uint32_t c = decode_utf8(piece.data() + begin).code_point;
+    return c < char_ids_.size() ? char_ids_[c] : -1;
+  }
+  const std::string token = fmt::format("{}{}{}", begin > 0 ? parts_.prefix : "", piece.substr(begin, end - begin),
+                                        end == piece.size() ? parts_.suffix : "");
+  return parts_.tokens.find(token).value_or(-1);
+}
+
+bool CharacterBpe::add_bytes(std::string_view bytes, std::vector<std::int32_t>& ids) const {
+  for (const char b : bytes) {
+    if (byte_ids_[static_cast<unsigned char>(b)] < 0) return false;
+  }
+  for (const char b : bytes) ids.push_back(byte_ids_[static_cast<unsigned char>(b)]);
+  return true;
+}
+
+// As the reference does it, down to bytes that go before an unknown character which was waiting to be joined.
+void CharacterBpe::first_symbols(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  bool waiting = false;
+  for (std::size_t i = 0; i < piece.size();) {
+    const std::size_t end = i + decode_utf8(piece.data() + i).size;
+    const std::int32_t id = id_of(piece, i, end);
+    if (id >= 0) {
+      if (waiting) ids.push_back(unknown_);
+      waiting = false;
+      ids.push_back(id);
+    } else if (parts_.byte_fallback && parts_.prefix.empty() && parts_.suffix.empty() &&
+               add_bytes(piece.substr(i, end - i), ids)) {
+      // nothing more
+    } else if (unknown_ < 0) {
+      throw Error(Code::data, fmt::format("'{}' has no token, and the tokenizer no unknown token",
+                                          piece.substr(i, end - i)));
+    } else {
+      if (waiting && !parts_.fuse_unknown) ids.push_back(unknown_);
+      waiting = true;
+    }
+    i = end;
+  }
+  if (waiting) ids.push_back(unknown_);
+}
+
+void CharacterBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  if (parts_.ignore_merges) {
+    if (const std::optional<std::int32_t> whole = parts_.tokens.find(piece)) {
+      ids.push_back(*whole);
+      return;
+    }
+  }
+  first_symbols(piece, ids);
+  merges_.merge(ids);
+}
+
+std::string CharacterBpe::description() const {
+  return fmt::format("character-bpe\n{}\n{}\n{}\n{}{}{}", parts_.unknown, parts_.prefix, parts_.suffix,
+                     parts_.byte_fallback, parts_.fuse_unknown, parts_.ignore_merges);
+}
+
+}  // namespace mt::data

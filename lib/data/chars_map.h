@@ -1,0 +1,39 @@
+#pragma once
+// The character map of SentencePiece models ("precompiled_charsmap"): which byte strings become which others.
+//
+// A blob: the size of a trie in bytes (32 bits, little endian), the trie as 32-bit units in the layout of the Darts
+// double array, then the replacements, each ended by a NUL. Everything in it is checked while it is read: a damaged
+// map finds nothing, it never reads outside.
+// Code: data/chars_map.cc. Tests: tests/data/normalizer_test.cc, sentencepiece_test.cc.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mt::data {
+
+class CharsMap {
+ public:
+  CharsMap() = default;
+  //   fails  Error{corrupt}: shorter than it says
+  explicit CharsMap(std::string_view blob);
+
+  bool empty() const { return units_.empty(); }
+
+  struct Match {
+    std::size_t size = 0;  // bytes of text it stands for; 0: none
+    std::string_view replacement;
+  };
+  // The longest, or the shortest, string of the map that `text` starts with.
+  Match longest(std::string_view text) const { return find(text, true); }
+  Match shortest(std::string_view text) const { return find(text, false); }
+
+ private:
+  Match find(std::string_view text, bool longest) const;
+  std::vector<std::uint32_t> units_;
+  std::string replacements_;
+};
+
+}  // namespace mt::data

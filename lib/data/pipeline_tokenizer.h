@@ -1,0 +1,58 @@
+#pragma once
+// The tokenizers of tokenizer.json that are not plain byte-level BPE: any normalizer, pre-tokenizer, model and decoder.
+//
+// The text is cut at added tokens, normalised, cut again at added tokens that are searched in normalised text, cut by
+// the pre-tokenizer, and each piece goes through the model, by way of the thread's word cache.
+// Code: data/pipeline_tokenizer.cc. Tests: tests/data/pipeline_tokenizer_test.cc, golden_tokenizers_test.cc.
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "data/added_tokens.h"
+#include "data/character_bpe.h"
+#include "data/normalizer.h"
+#include "data/pre_tokenizer.h"
+#include "data/token_decoder.h"
+#include "data/token_table.h"
+#include "data/tokenizer.h"
+#include "data/unigram.h"
+#include "data/word_piece.h"
+
+namespace mt::data {
+
+using PieceModel = std::variant<CharacterBpe, Unigram, WordPiece, WordLevel>;
+
+struct PipelineParts {
+  TokenTable tokens;  // as the file spells them, added tokens included; sealed
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  PieceModel model;
+  TokenDecoder decoder;
+  std::vector<AddedToken> added;
+  std::optional<Id> eod;
+  bool parse_special = false;
+};
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  using Tokenizer::decode;
+  using Tokenizer::encode;
+  explicit PipelineTokenizer(PipelineParts parts);
+
+  void encode(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const override;
+  void decode(std::span<const Id> ids, std::string& out) const override;
+  std::int32_t vocab_size() const override { return parts_.tokens.size(); }
+  std::optional<Id> eod() const override { return parts_.eod; }
+  std::uint64_t fingerprint() const override { return fingerprint_; }
+
+ private:
+  void encode_plain(std::string_view text, bool at_start, EncodeScratch& scratch, std::vector<Id>& out) const;
+  std::uint64_t hash_parts() const;
+
+  PipelineParts parts_;
+  AddedTokenMatcher raw_added_, normalized_added_;
+  std::uint64_t fingerprint_ = 0;
+};
+
+}  // namespace mt::data

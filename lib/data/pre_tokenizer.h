@@ -1,0 +1,75 @@
+#pragma once
+// The pre_tokenizer of a tokenizer.json: how normalised text is cut into the pieces a model sees one at a time.
+//
+// Kinds (their JSON "type"): ByteLevel Split Digits Metaspace Whitespace WhitespaceSplit Punctuation BertPreTokenizer
+// CharDelimiterSplit FixedLength Sequence. Some also rewrite the text (ByteLevel, Metaspace). A text in which only
+// byte-level BPE is asked for is cut by data/split_pattern.h instead, which is faster.
+// Code: data/pre_tokenizer.cc. Tests: tests/data/pre_tokenizer_test.cc.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "data/cut_text.h"
+#include "data/split_pattern.h"
+
+namespace mt::data {
+
+enum class SplitBehavior { removed, isolated, contiguous, merged_with_previous, merged_with_next };
+
+class PreTokenizer {
+ public:
+  // The whole text is one piece.
+  PreTokenizer() = default;
+  // From the value of "pre_tokenizer"; null cuts nothing.
+  //   fails  Error{data}: a type or behaviour this reader does not know, named; Error{corrupt}: one without its parts
+  explicit PreTokenizer(const Json& json);
+
+  // Cut `text` into cut.pieces of cut.text.
+  //   needs  valid UTF-8 below 1 GiB; `at_start`: it begins the document (Metaspace's prepend_scheme "first" asks)
+  //   gives  no empty piece
+  //   fails  Error{data}: a pattern at its limit
+  void apply(std::string_view text, bool at_start, CutText& cut) const;
+
+  bool empty() const { return steps_.empty(); }
+  std::string description() const;
+
+  enum class Kind {
+    split,
+    digits,
+    whitespace,
+    whitespace_split,
+    punctuation,
+    bert,
+    char_delimiter,
+    fixed_length,
+    metaspace,
+    byte_level
+  };
+  enum class Prepend { always, first, never };
+  struct Step {
+    Kind kind;
+    SplitBehavior behavior = SplitBehavior::isolated;
+    std::string literal;                 // split, char_delimiter; metaspace: what stands for a space
+    std::unique_ptr<PcrePattern> regex;  // split by a regex
+    SplitPattern pattern;                // byte_level, and split where the pieces are all that counts
+    bool invert = false;                 // split: the gaps are the matches
+    bool add_prefix_space = false;       // byte_level
+    bool cuts = true;                    // metaspace
+    Prepend prepend = Prepend::always;   // metaspace
+    std::uint32_t length = 0;            // fixed_length, in code points
+    std::string source;
+  };
+
+ private:
+  void add(const Json& json);
+  std::vector<Step> steps_;
+};
+
+// \w of the regexes that tokenizers use: letters, marks, digits, letter numbers, connectors, joiners.
+bool is_word_character(std::uint32_t code_point);
+
+}  // namespace mt::data

@@ -1,0 +1,25 @@
+#pragma once
+// Lower case and normal forms, as the tokenizers' normalisers ask for them.
+//
+// Code: data/text_forms.cc (utf8proc, and what Unicode 16 added to its tables). Tests: tests/data/normalizer_test.cc.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace mt::data {
+
+// Append the lower case of a code point: one code point, but for U+0130, which is i and a dot above. No rule looks at
+// neighbours (a final sigma is like any other).
+void append_lower(std::uint32_t code_point, std::string& out);
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+
+// `text` in a normal form, appended to `out`. Code points younger than the reference's tables (data/older_unicode.h)
+// stay as they are, whatever utf8proc knows of them.
+//   needs  valid UTF-8
+//   fails  Error{data}: utf8proc's words
+//   cost   about 40 MB/s; runs of ASCII are copied
+void append_normal_form(std::string_view text, NormalForm form, std::string& out);
+
+}  // namespace mt::data

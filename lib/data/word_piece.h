@@ -1,0 +1,50 @@
+#pragma once
+// The models that know whole words: WordPiece (BERT: the longest token first, then the longest that goes on, "##") and
+// WordLevel (a word is a token or unknown).
+//
+// Code: data/word_piece.cc. Tests: tests/data/word_piece_test.cc.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/prefix_trie.h"
+#include "data/token_table.h"
+
+namespace mt::data {
+
+struct WordPieceParts {
+  std::string unknown = "[UNK]", prefix = "##";
+  std::size_t max_characters = 100;  // a longer word is unknown
+};
+
+class WordPiece {
+ public:
+  //   needs  sealed tokens, without added tokens the model lacks
+  WordPiece(const TokenTable& tokens, WordPieceParts parts);
+
+  // Append the ids of a word; a word that cannot be spelled to its end is one unknown.
+  //   fails  Error{data}: that, and the unknown token is not in the vocabulary
+  void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
+  std::string description() const;
+
+ private:
+  WordPieceParts parts_;
+  PrefixTrie first_, next_;
+  std::int32_t unknown_;
+};
+
+class WordLevel {
+ public:
+  WordLevel(const TokenTable& tokens, const std::string& unknown);
+  //   fails  Error{data}: a word that is no token, and the unknown token is none either
+  void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
+  std::string description() const { return "word-level"; }
+
+ private:
+  PrefixTrie words_;
+  std::int32_t unknown_;
+};
+
+}  // namespace mt::data

@@ -1,0 +1,76 @@
+// Tokenizer files with random damage: an Error or a working tokenizer, never a crash.
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/tokenizer.h"
+#include "test_data.h"
+
+namespace mt::data {
+namespace {
+
+// Bytes changed, left out, doubled, or put in from elsewhere in the file.
+std::string damaged(const std::string& file, std::mt19937& random) {
+  std::string text = file;
+  for (auto n = 1 + random() % 4; n > 0 && !text.empty(); --n) {
+    const std::size_t at = random() % text.size(), size = 1 + random() % std::min<std::size_t>(text.size() - at, 40);
+    switch (random() % 6) {
+      case 0: text[at] = static_cast<char>(random()); break;
+      case 1: text.erase(at, size); break;
+      case 2: text.insert(at, text.substr(at, size)); break;
+      case 3: text.insert(at, text.substr(random() % text.size(), size)); break;
+      case 4: text.resize(at); break;
+      default: text.replace(at, 1, "99999999"); break;
+    }
+  }
+  return text;
+}
+
+struct Outcome {
+  int loaded = 0, refused = 0;
+};
+
+// Load and use; what is refused must be refused by an Error.
+void try_file(const TokenizerSpec& spec, Outcome& outcome) {
+  try {
+    const auto tokenizer = make_tokenizer(spec);
+    ++outcome.loaded;
+    for (const char* text : {"Hello wor\u0301ld 12 <s> [X]\u4E2D", "", " a\n\u2581"}) {
+      tokenizer->decode(tokenizer->encode(text));
+    }
+  } catch (const Error& error) {
+    EXPECT_FALSE(error.message().empty());
+    ++outcome.refused;
+  }
+}
+
+TEST(DamagedTokenizers, json_files_are_refused_or_work) {
+  const char* source = std::getenv("MT_TEST_SOURCE");
+  const std::string path = std::string(source != nullptr ? source : ".") + "/tests/data/peer_vectors.jsonl";
+  std::istringstream lines(read_file(path));
+  const ScratchDirectory dir;
+  std::mt19937 random(17);
+  Outcome outcome;
+  for (std::string line; std::getline(lines, line);) {
+    const Json j = parse_json(line, path);
+    if (j.at("kind") != "tokenizer") continue;
+    const std::string file = j.at("part").dump();
+    for (int i = 0; i < 80; ++i) {
+      TokenizerSpec spec;
+      spec.model = dir.path() / "tokenizer.json";
+      std::ofstream(spec.model, std::ios::binary) << damaged(file, random);
+      spec.parse_special = true;
+      try_file(spec, outcome);
+    }
+  }
+  EXPECT_GT(outcome.loaded, 5);
+  EXPECT_GT(outcome.refused, 200);
+}
+
+}  // namespace
+}  // namespace mt::data

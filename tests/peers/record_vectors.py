@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Record what the package tokenizers makes of small inputs, a JSON object a line, for tests/data/peer_vectors_test.cc.
+
+usage: record_vectors.py > tests/data/peer_vectors.jsonl
+
+Kinds of lines: a normalizer, a pre-tokenizer or a decoder with inputs and outputs, or a whole small tokenizer with texts
+and ids. The first line names the package's version.
+"""
+import json
+import random
+from importlib import metadata
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+N, P, D = normalizers, pre_tokenizers, decoders
+TEXTS = [
+    "", " ", "a", "Hello,  World!", " x ", "İstanbul ΣΑΣ ß", "e\u0301 é Å \u212b", "ﬁ ①② Ⅳ ½ ²", "中文字 日本語 テスト",
+    "한국어 \u1112\u1161\u11ab", "हिन्दी क्ष", "a\tb\nc\r\nd", "\u0000\u0007x\u007f\u0085\u009f", "\u00a0\u3000\u200b\ufeff\u2581",
+    "don't WON'T o'clock's", "1,234.56 ٣٤٥ ４５", "👨\u200d👩\u200d👧 🙂", "a_b-c—d…e", "x▁y ▁z", "ﷺ", "กำ ำ", "\u0345\u0301\u0327a\u0301",
+    "\U00020000\U0002B8FF\U0002B920", "end ", "   lead", "tab\t\ttab", "A\u0890\u1df7\u2e4b", "\u1715\u1df2q", "<s> </s> [MASK]",
+]
+NORMALIZERS = [
+    N.NFC(), N.NFD(), N.NFKC(), N.NFKD(), N.Lowercase(), N.Strip(), N.Strip(True, False), N.Strip(False, True),
+    N.StripAccents(), N.Sequence([N.NFD(), N.StripAccents()]), N.Nmt(), N.Prepend("▁"), N.Replace(" ", "▁"),
+    N.Replace(Regex(r"\s+"), " "), N.Replace(Regex(r"[\w']+"), "w"), N.ByteLevel(), N.BertNormalizer(),
+    N.BertNormalizer(lowercase=False), N.BertNormalizer(strip_accents=True, lowercase=False),
+    N.BertNormalizer(clean_text=False, handle_chinese_chars=False), N.Sequence([N.Prepend("_"), N.Replace(" ", "_")]),
+]
+BEHAVIORS = ["removed", "isolated", "contiguous", "merged_with_previous", "merged_with_next"]
+PRE_TOKENIZERS = [
+    P.ByteLevel(), P.ByteLevel(add_prefix_space=False), P.ByteLevel(add_prefix_space=False, use_regex=False),
+    P.Metaspace(), P.Metaspace(prepend_scheme="never"), P.Metaspace(prepend_scheme="first"), P.Metaspace(split=False),
+    P.Whitespace(), P.WhitespaceSplit(), P.BertPreTokenizer(), P.Digits(), P.Digits(True), P.CharDelimiterSplit("a"),
+    P.FixedLength(3), P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="first")]),
+    P.Sequence([P.Punctuation("contiguous"), P.ByteLevel(add_prefix_space=False), P.Digits(),
+                P.Split(Regex("[0-9][0-9][0-9]"), "isolated")]),
+    P.Split(Regex(" ?[^(\\s|[.,!?…。，、।۔،])]+"), "isolated"),
+] + [P.Punctuation(b) for b in BEHAVIORS] + [
+    P.Split(pattern, b, invert=i) for b in BEHAVIORS for i in (False, True) for pattern in (" ", Regex(r"\w"))]
+TOKENS = [
+    ["▁Hello", "▁world", "!", "▁"], ["Ġa", "ÃĤ", "<s>", "Ċ"], ["<0xE4>", "<0xBD>", "<0xA0>", "x", "<0x41>"],
+    ["he", "##llo", ",", "do", "n't", "[SEP]"], ["wor</w>", "ld</w>"], ["▁▁a", "b▁c"], [], ["a"],
+    ["h", "h", "<pad>", "i", "|", "i"], [" a", " b "],
+]
+DECODERS = [
+    D.ByteLevel(), D.Metaspace(), D.Metaspace(prepend_scheme="never"), D.WordPiece(), D.WordPiece(cleanup=False),
+    D.BPEDecoder(), D.CTC(), D.Fuse(), D.ByteFallback(), D.Replace("▁", " "), D.Strip(" ", 1, 0), D.Strip(" ", 0, 1),
+    D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)]),
+]
+
+
+def random_texts(count, seed):
+    random.seed(seed)
+    pool = list("abcdehlorw  ,.'01\n") + ["é", "中", "的", "▁", "<s>", "[X]", "ﬁ", "\u0301", "🙂", "tok", " word", "\u3000"]
+    return ["".join(random.choice(pool) for _ in range(random.choice([1, 3, 8, 20]))) for _ in range(count)]
+
+
+def trained(model, trainer, normalizer=None, pre=None, decoder=None, post=None, added=()):
+    tokenizer = Tokenizer(model)
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    if pre:
+        tokenizer.pre_tokenizer = pre
+    if decoder:
+        tokenizer.decoder = decoder
+    tokenizer.train_from_iterator([t for t in random_texts(300, 1) + TEXTS if t], trainer)
+    tokenizer.add_tokens(list(added))
+    if post:
+        tokenizer.post_processor = post(tokenizer)
+    return tokenizer
+
+
+def with_byte_fallback():
+    tokenizer = trained(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True),
+                        trainers.BpeTrainer(vocab_size=160, special_tokens=["<unk>", "<s>"], limit_alphabet=25,
+                                            show_progress=False),
+                        N.Sequence([N.Prepend("▁"), N.Replace(" ", "▁")]))
+    spec = json.loads(tokenizer.to_str())
+    vocab = spec["model"]["vocab"]
+    for byte in range(256):
+        vocab[f"<0x{byte:02X}>"] = len(vocab)
+    spec["decoder"] = json.loads('{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},'
+                                 '{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]}')
+    spec["post_processor"] = json.loads('{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},'
+                                        '{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},'
+                                        '{"Sequence":{"id":"B","type_id":1}}],"special_tokens":{"<s>":{"id":"<s>","ids":[1],'
+                                        '"tokens":["<s>"]}}}')
+    return Tokenizer.from_str(json.dumps(spec))
+
+
+def tokenizers():
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    flags = [AddedToken("[X]", lstrip=True, rstrip=True, normalized=False), AddedToken("tok", single_word=True, normalized=True),
+             AddedToken(" word", normalized=False), AddedToken("<s>", special=True)]
+    yield "word piece", trained(
+        models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=12),
+        trainers.WordPieceTrainer(vocab_size=140, special_tokens=special, show_progress=False), N.BertNormalizer(),
+        P.BertPreTokenizer(), D.WordPiece(),
+        lambda t: processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1)), flags)
+    yield "unigram", trained(
+        models.Unigram(), trainers.UnigramTrainer(vocab_size=150, special_tokens=["<unk>", "</s>"], unk_token="<unk>",
+                                                  show_progress=False), N.NFKC(), P.Metaspace(), D.Metaspace(),
+        lambda t: processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", t.token_to_id("</s>"))]))
+    yield "bpe with byte fallback", with_byte_fallback()
+    for fuse in (False, True):
+        yield f"bpe, fuse_unk {fuse}", trained(
+            models.BPE(unk_token="<unk>", fuse_unk=fuse),
+            trainers.BpeTrainer(vocab_size=120, special_tokens=["<unk>"], limit_alphabet=15, show_progress=False), None,
+            P.Metaspace(split=False), D.Metaspace(),
+            lambda t: processors.RobertaProcessing(("</r>", 0), ("<r>", 0)))
+    yield "bpe with word ends", trained(
+        models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"),
+        trainers.BpeTrainer(vocab_size=150, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False),
+        N.Lowercase(), P.WhitespaceSplit(), D.BPEDecoder())
+    yield "bpe with continuations", trained(
+        models.BPE(unk_token="<unk>", continuing_subword_prefix="##"),
+        trainers.BpeTrainer(vocab_size=170, special_tokens=["<unk>"], continuing_subword_prefix="##",
+                            show_progress=False), None, P.Whitespace(), D.WordPiece())
+    yield "word level", trained(models.WordLevel(unk_token="<unk>"),
+                                trainers.WordLevelTrainer(vocab_size=60, special_tokens=["<unk>"], show_progress=False),
+                                N.Lowercase(), P.Whitespace())
+
+
+def line(**fields):
+    print(json.dumps(fields, ensure_ascii=False))
+
+
+def main():
+    line(kind="peer", package="tokenizers", version=metadata.version("tokenizers"))
+    for normalizer in NORMALIZERS:
+        holder = Tokenizer(models.BPE())
+        holder.normalizer = normalizer
+        line(kind="normalizer", part=json.loads(holder.to_str())["normalizer"],
+             cases=[[t, normalizer.normalize_str(t)] for t in TEXTS])
+    for pre in PRE_TOKENIZERS:
+        holder = Tokenizer(models.BPE())
+        holder.pre_tokenizer = pre
+        line(kind="pre_tokenizer", part=json.loads(holder.to_str())["pre_tokenizer"],
+             cases=[[t, [piece for piece, _ in pre.pre_tokenize_str(t)]] for t in TEXTS])
+    for decoder in DECODERS:
+        holder = Tokenizer(models.BPE())
+        holder.decoder = decoder
+        line(kind="decoder", part=json.loads(holder.to_str())["decoder"],
+             cases=[[t, decoder.decode(t)] for t in TOKENS])
+    for name, tokenizer in tokenizers():
+        cases = []
+        for text in TEXTS + random_texts(120, 2):
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            cases.append([text, ids, tokenizer.encode(text).ids, tokenizer.decode(ids, skip_special_tokens=False)])
+        line(kind="tokenizer", name=name, part=json.loads(tokenizer.to_str()), cases=cases)
+
+
+if __name__ == "__main__":
+    main()
