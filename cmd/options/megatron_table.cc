@@ -189,16 +189,17 @@ constexpr FlagGroup kGroups[] = {
 
   // Precision
   {kSupported,
+   "grad-reduce-in-bf16 accumulate-allreduce-grads-in-fp32 "
    "fp16 bf16 loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis fp32-residual-connection"},
   {kSupported,
    "fp8-format fp8-recipe fp8-margin fp8-amax-history-len fp8-amax-compute-algo no-fp8-wgrad first-last-layers-bf16 "
    "num-layers-at-start-in-bf16 num-layers-at-end-in-bf16"},
   {kAccepted,
-   "accumulate-allreduce-grads-in-fp32 ddp-reduce-scatter-with-fp32-accumulation "
+   "ddp-reduce-scatter-with-fp32-accumulation "
    "ddp-param-name-patterns-for-fp32-local-accumulation=N... disable-bf16-reduced-precision-matmul "
    "fp16-lm-cross-entropy",
-   "sums, gradients and the loss are always f32"},
-  {kRefused, "grad-reduce-in-bf16 output-logit-dtype=N", "gradients are f32, logits as the weights", "leave it out"},
+   "sums over ranks, products and the loss are always in f32"},
+  {kRefused, "output-logit-dtype=N", "logits are as the weights", "leave it out"},
   {kRefused, "fp8-param-gather fp8-output-proj reuse-grad-buf-for-mxfp8-param-ag",
    "weights are kept in bf16 and the output layer computes in it", "--fp8-format"},
   {kRefused, "fp4-format=N fp4-recipe=N fp4-param-gather", "there is no fp4", "--bf16"},

@@ -6,6 +6,9 @@ void add_precision(OptionTable& t, TrainingOptions& o) {
   t.group("Precision");
   t.add("bf16", o.bf16, "", "bf16 weights and activations, f32 master weights and gradients");
   t.add("fp16", o.fp16, "", "the same in f16, with a loss scale");
+  t.add("grad-reduce-in-bf16", o.grad_reduce_in_bf16, "", "with --bf16: accumulate and sum gradients in bf16");
+  t.add("accumulate-allreduce-grads-in-fp32", o.accumulate_allreduce_grads_in_fp32, "",
+        "gradients in f32, which is the default");
   t.add("loss-scale", o.loss_scale.fixed, "X", "a fixed loss scale; default with --fp16: one that moves").above(0);
   t.add("initial-loss-scale", o.loss_scale.initial, "X", "where a moving loss scale starts").above(0);
   t.add("min-loss-scale", o.loss_scale.min, "X", "what it never falls below").above(0);

@@ -23,6 +23,7 @@ UpdateRule parse_update_rule(const std::string& name);
 
 struct StateSpec {
   DType compute = DType::f32;  // of weights and activations
+  DType grads = DType::f32;    // as they are accumulated, sent and read by the optimizer
   UpdateRule rule = UpdateRule::adam;
   bool momentum = true;  // SGD keeps one
   bool muon_whole = true, muon_split_qkv = true;  // layout/muon_matrices.h

@@ -5,7 +5,7 @@
 //   x   [Ts, C] residual stream in, its dtype (layout/model_spec.h)      y  [Ts, C] out       dx, dy  their gradients
 //
 // The gradient rule, said here once: input gradients OVERWRITE their view; weight gradients ACCUMULATE in the gradient
-// buffer's dtype, f32. One weight-gradient product per micro-batch, micro-batches ascending.
+// buffer's dtype (f32, or bf16: params/parameter_store.h). One weight-gradient product per micro-batch, micro-batches ascending.
 //
 // A segment computes, starts a collective, or awaits one, so that an engine may interleave the segments of two
 // micro-batches. Saved state has two regions (layout/saved_tensors.h): dead after backward_input, or kept. What

@@ -32,7 +32,7 @@ void activation_backward(Stream& stream, const ActivationBackwardArgs& g) {
   MT_CHECK_FLOAT(g.dx, {rows, width});
   MT_CHECK_FLOAT(g.dout, {rows, n});
   if (g.bias) MT_CHECK_FLOAT(g.bias, {width});
-  if (g.dbias) MT_CHECK_VIEW(g.dbias, DType::f32, {width});
+  if (g.dbias) MT_CHECK_FLOAT(g.dbias, {width});
   dispatch(stream, &Kernels::activation_backward, g);
 }
 

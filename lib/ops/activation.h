@@ -30,7 +30,7 @@ struct ActivationBackwardArgs {
   View bias;   // of forward
   View dout;   // [T, F]
   View dx;     // shape of x, overwritten; may be x; may be dout unless gated
-  View dbias;  // f32, shape of bias, accumulated; absent when not wanted
+  View dbias;  // any float, shape of bias, accumulated; absent when not wanted
   Activation kind = Activation::gelu_tanh;
   bool gated = false;
 };

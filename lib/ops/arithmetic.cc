@@ -41,7 +41,7 @@ void cast(Stream& stream, const CastArgs& g) {
 void column_sum(Stream& stream, const ColumnSumArgs& g) {
   MT_CHECK(g.x.num_dims() == 2, "x {}", shape_text(g.x.shape));
   MT_CHECK_FLOAT(g.x, {g.x.dim(0), g.x.dim(1)});
-  MT_CHECK_VIEW(g.out, DType::f32, {g.x.dim(1)});
+  MT_CHECK_FLOAT(g.out, {g.x.dim(1)});
   dispatch(stream, &Kernels::column_sum, g);
 }
 

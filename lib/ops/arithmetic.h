@@ -35,9 +35,9 @@ void cast(Stream& stream, const CastArgs& args);
 
 struct ColumnSumArgs {
   View x;    // [T, C], last stride 1; any float
-  View out;  // f32 [C]
+  View out;  // [C]; any float
 };
-// out += Σ_t x[t], rows in fixed blocks; the gradient of a bias.   cost  T·C elements moved
+// out += Σ_t x[t], rows in fixed blocks, in f32; the gradient of a bias.   cost  T·C elements moved
 void column_sum(Stream& stream, const ColumnSumArgs& args);
 
 }  // namespace mt::ops

@@ -33,7 +33,7 @@ void bias_dropout_add_backward(Stream& stream, const BiasDropoutAddBackwardArgs&
   MT_CHECK_FLOAT(g.dout, {rows, n});
   if (g.dx) MT_CHECK_FLOAT(g.dx, {rows, n});
   MT_CHECK(g.dx || g.dropout.p == 0, "dropout {} wants dx", g.dropout.p);
-  if (g.dbias) MT_CHECK_VIEW(g.dbias, DType::f32, {n});
+  if (g.dbias) MT_CHECK_FLOAT(g.dbias, {n});
   check_dropout(g.dropout, rows);
   dispatch(stream, &Kernels::bias_dropout_add_backward, g);
 }

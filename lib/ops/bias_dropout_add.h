@@ -25,7 +25,7 @@ void bias_dropout_add_forward(Stream& stream, const BiasDropoutAddForwardArgs& a
 struct BiasDropoutAddBackwardArgs {
   View dout;   // [T, C]
   View dx;     // [T, C] = mask·dout/(1 − p); may be dout. Absent: only dbias is wanted (p = 0, where dx is dout)
-  View dbias;  // f32 [C], accumulated; absent when not wanted
+  View dbias;  // [C], any float, accumulated; absent when not wanted
   Dropout dropout;
 };
 

@@ -24,7 +24,8 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& g) {
            shape_text(g.dweight.shape));
   MT_CHECK_VIEW(g.ids, DType::i32, {g.dout.dim(0)});
   MT_CHECK_FLOAT(g.dout, {g.dout.dim(0), g.dout.dim(1)});
-  MT_CHECK_VIEW(g.dweight, DType::f32, {g.dweight.dim(0), g.dout.dim(1)});
+  MT_CHECK_FLOAT(g.dweight, {g.dweight.dim(0), g.dout.dim(1)});
+  MT_CHECK(g.dweight.contiguous(), "dweight of strides {}", shape_text(g.dweight.strides));
   dispatch(stream, &Kernels::embedding_backward, g);
 }
 

@@ -26,11 +26,12 @@ void embedding_forward(Stream& stream, const EmbeddingForwardArgs& args);
 struct EmbeddingBackwardArgs {
   View ids;      // i32 [T]
   View dout;     // [T, C]; any float
-  View dweight;  // f32 [Vs, C]
+  View dweight;  // [Vs, C]; any float
   std::int64_t first_id = 0;
 };
 
-// dweight[ids - first_id] += dout, tokens in ascending order; ids held elsewhere add nothing. Serves the position table
+// dweight[ids - first_id] += dout, tokens in ascending order, in f32 (a row that is not is rounded once); ids held
+// elsewhere add nothing. Serves the position table
 // too, with positions for ids.   cost  3·T·C elements moved
 void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args);
 

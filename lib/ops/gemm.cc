@@ -22,8 +22,7 @@ void check(const GemmArgs& g) {
   for (const View* v : {&g.a, &g.b, &g.c})
     MT_CHECK((v->dim(-1) <= 1 || v->stride(-1) == 1) && (v->dim(-2) <= 1 || v->stride(-2) >= v->dim(-1)),
              "strides {} of {}", shape_text(v->strides), shape_text(v->shape));
-  MT_CHECK(!g.accumulate || (g.c.dtype == DType::f32 && !g.bias), "accumulate into {}, bias {}", dtype_name(g.c.dtype),
-           g.bias ? "given" : "absent");
+  MT_CHECK(!g.accumulate || !g.bias, "accumulate with a bias");
   if (g.bias)
     MT_CHECK((g.bias.dtype == DType::f32 || g.bias.dtype == g.a.dtype) && g.bias.shape == Shape{g.c.dim(-1)} &&
                  g.bias.contiguous(),

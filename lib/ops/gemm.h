@@ -19,7 +19,7 @@ struct GemmArgs {
   View c;  // [m, n]; f32, or the dtype of a
   bool trans_a = false;
   bool trans_b = false;
-  bool accumulate = false;  // add to C instead of overwriting it; C is f32 then
+  bool accumulate = false;  // add to C instead of overwriting it
   View bias;                // [n], f32 or the dtype of a; absent when without data. Not with accumulate
 };
 

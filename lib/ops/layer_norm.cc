@@ -29,8 +29,8 @@ void layer_norm_backward(Stream& stream, const LayerNormBackwardArgs& g) {
   if (g.dresidual) MT_CHECK_FLOAT(g.dresidual, {rows, columns});
   MT_CHECK(static_cast<bool>(g.dweight) == static_cast<bool>(g.dbias), "dweight and dbias: both or neither");
   if (g.dweight) {
-    MT_CHECK_VIEW(g.dweight, DType::f32, {columns});
-    MT_CHECK_VIEW(g.dbias, DType::f32, {columns});
+    MT_CHECK_FLOAT(g.dweight, {columns});
+    MT_CHECK_FLOAT(g.dbias, {columns});
   }
   dispatch(stream, &Kernels::layer_norm_backward, g);
 }

@@ -30,7 +30,7 @@ struct LayerNormBackwardArgs {
   View mean, rstd;      // f32 [T] of forward
   View dresidual;       // [T, C] added to dx; absent: nothing added; may be dx
   View dx;              // [T, C], overwritten; may be dout; absent when not wanted
-  View dweight, dbias;  // f32 [C], accumulated; both or neither
+  View dweight, dbias;  // [C], any float, accumulated; both or neither
   bool one_plus = false;
 };
 

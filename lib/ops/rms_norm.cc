@@ -24,7 +24,7 @@ void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& g) {
   MT_CHECK_VIEW(g.rstd, DType::f32, {rows});
   if (g.dx) MT_CHECK_FLOAT(g.dx, {rows, columns});
   if (g.dresidual) MT_CHECK_FLOAT(g.dresidual, {rows, columns});
-  if (g.dweight) MT_CHECK_VIEW(g.dweight, DType::f32, {columns});
+  if (g.dweight) MT_CHECK_FLOAT(g.dweight, {columns});
   dispatch(stream, &Kernels::rms_norm_backward, g);
 }
 

@@ -33,7 +33,7 @@ struct RmsNormBackwardArgs {
   View rstd;       // f32 [T] of forward
   View dresidual;  // [T, C] added to dx (the gradient of the skip connection); absent: nothing added; may be dx
   View dx;         // [T, C], overwritten; may be dout; absent when not wanted
-  View dweight;    // f32 [C], accumulated; absent when not wanted
+  View dweight;    // [C], any float, accumulated; absent when not wanted
   bool one_plus = false;
 };
 

@@ -45,7 +45,11 @@ View piece_view(View parameter, const Piece& piece) {
 
 ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device, Gradients gradients,
                                const ShardSpec& sharding)
-    : specs_(std::move(specs)), plan_(plan_shards(specs_, sharding)), compute_(compute), device_(device) {
+    : specs_(std::move(specs)),
+      plan_(plan_shards(specs_, sharding)),
+      compute_(compute),
+      grad_dtype_(gradients == Gradients::bf16 ? DType::bf16 : DType::f32),
+      device_(device) {
   for (const auto& b : plan_.buckets) units_.push_back(b.unit);
   std::int64_t second = 0;
   for (const auto& s : specs_) {
@@ -55,9 +59,9 @@ ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Devi
   const std::int64_t own = plan_.total / (plan_.spec.sharded() ? plan_.spec.ranks : 1);
   weights_ = Buffer(device, size_of(compute, whole_weights() ? plan_.total : own));
   if (gradients == Gradients::absent) return;
-  grads_ = Buffer(device, size_of(DType::f32, whole_grads() ? plan_.total : own));
-  second_slots_ = Buffer(device, size_of(DType::f32, second));
-  partial_ = Buffer(device, size_of(DType::f32, largest_partial(specs_)));
+  grads_ = Buffer(device, size_of(grad_dtype_, whole_grads() ? plan_.total : own));
+  second_slots_ = Buffer(device, size_of(grad_dtype_, second));
+  partial_ = Buffer(device, size_of(grad_dtype_, largest_partial(specs_)));
 }
 
 int ParameterStore::find(const std::string& name) const {
@@ -81,14 +85,14 @@ View ParameterStore::grad(int param, int slot) const {
   const auto& s = spec(param);
   const auto i = static_cast<std::size_t>(param);
   MT_CHECK(slot < s.grad_slots && grads_.size() > 0, "slot {} of {}", slot, s.name);
-  if (slot == 1) return shaped(flat_view(second_slots_, second_slot_[i], DType::f32, s.elements()), s.shape);
-  if (whole_grads()) return shaped(flat_view(grads_, plan_.offset[i], DType::f32, s.elements()), s.shape);
+  if (slot == 1) return shaped(flat_view(second_slots_, second_slot_[i], grad_dtype_, s.elements()), s.shape);
+  if (whole_grads()) return shaped(flat_view(grads_, plan_.offset[i], grad_dtype_, s.elements()), s.shape);
   const auto it = open_grads_.find(s.unit);
   if (it == open_grads_.end())
     for (const auto& v : vectors_)
       if (v.unit == s.unit && v.current) return vector_grad(v, param);
   MT_CHECK(it != open_grads_.end(), "unit {} is not in backward ({})", s.unit, s.name);
-  return shaped(flat_view(it->second.buffer, plan_.offset[i] - plan_.bucket_of(s.unit).begin, DType::f32, s.elements()),
+  return shaped(flat_view(it->second.buffer, plan_.offset[i] - plan_.bucket_of(s.unit).begin, grad_dtype_, s.elements()),
                 s.shape);
 }
 
@@ -103,7 +107,7 @@ View ParameterStore::shard_grad(std::size_t shard) const {
   const OwnedRange& s = plan_.shards[shard];
   const std::int64_t at = plan_.offset[static_cast<std::size_t>(s.param)] + s.begin;
   const Bucket& b = plan_.bucket_of(spec(s.param).unit);
-  return flat_view(grads_, whole_grads() ? at : stored(b) + at - plan_.own_begin(b), DType::f32, s.size());
+  return flat_view(grads_, whole_grads() ? at : stored(b) + at - plan_.own_begin(b), grad_dtype_, s.size());
 }
 
 // A buffer for a whole bucket, reused from closed ones where one is large enough.
@@ -172,7 +176,7 @@ std::int64_t ParameterStore::vector_elements(const Bucket& b, int before) const 
 View ParameterStore::vector_grad(const Vectors& v, int param) const {
   const auto& s = spec(param);
   MT_CHECK(s.shape.size() == 1, "{} has its gradient before its weight gradients begin", s.name);
-  return flat_view(v.buffer, vector_elements(plan_.bucket_of(s.unit), param), DType::f32, s.elements());
+  return flat_view(v.buffer, vector_elements(plan_.bucket_of(s.unit), param), grad_dtype_, s.elements());
 }
 
 ParameterStore::Vectors* ParameterStore::vectors_of(int unit, int micro_batch) {
@@ -186,7 +190,7 @@ void ParameterStore::begin_vectors(Stream& stream, int unit, int micro_batch) {
   for (auto& v : vectors_)
     if (v.unit == unit) v.current = false;
   const Bucket& b = plan_.bucket_of(unit);
-  const std::size_t bytes = size_of(DType::f32, vector_elements(b, b.last_param));
+  const std::size_t bytes = size_of(grad_dtype_, vector_elements(b, b.last_param));
   if (bytes == 0) return;
   Vectors* v = vectors_of(-1, -1);
   if (v == nullptr) v = &vectors_.emplace_back();
@@ -204,8 +208,8 @@ void ParameterStore::begin_backward(Stream& stream, int unit, int micro_batch) {
   if (whole_grads() || std::find(units_.begin(), units_.end(), unit) == units_.end()) return;
   MT_CHECK(open_grads_.count(unit) == 0, "unit {} is in backward already", unit);
   const Bucket& b = plan_.bucket_of(unit);
-  Open& o = open(stream, open_grads_, unit, DType::f32);
-  zero_bytes(stream, o.buffer.data(), size_of(DType::f32, b.size()));
+  Open& o = open(stream, open_grads_, unit, grad_dtype_);
+  zero_bytes(stream, o.buffer.data(), size_of(grad_dtype_, b.size()));
   Vectors* v = vectors_of(unit, micro_batch);
   if (v == nullptr) return;
   for (int i = b.first_param; i < b.last_param; ++i)
@@ -215,8 +219,8 @@ void ParameterStore::begin_backward(Stream& stream, int unit, int micro_batch) {
 }
 
 View ParameterStore::bucket_grads(const Bucket& b) const {
-  return whole_grads() ? flat_view(grads_, b.begin, DType::f32, b.size())
-                       : flat_view(open_grads_.at(b.unit).buffer, 0, DType::f32, b.size());
+  return whole_grads() ? flat_view(grads_, b.begin, grad_dtype_, b.size())
+                       : flat_view(open_grads_.at(b.unit).buffer, 0, grad_dtype_, b.size());
 }
 
 // Pieces whose gradient is partial over `axis`, packed into one message.
@@ -229,14 +233,14 @@ void ParameterStore::sum_partial(Stream& stream, const Groups& groups, const Buc
     for (const auto& piece : spec(i).pieces) {
       if (!sums_over(piece, axis)) continue;
       const View g = piece_view(grad(i), piece);
-      View packed(partial_.data() + bytes_of(DType::f32, at), DType::f32, g.shape);
+      View packed(partial_.data() + bytes_of(grad_dtype_, at), grad_dtype_, g.shape);
       copies.emplace_back(g, packed);
       at += g.size();
     }
   }
   if (at == 0) return;
   for (auto& [g, packed] : copies) ops::cast(stream, {.x = g, .out = packed});
-  group.all_reduce(stream, flat_view(partial_, 0, DType::f32, at), Reduce::sum).wait(stream);
+  group.all_reduce(stream, flat_view(partial_, 0, grad_dtype_, at), Reduce::sum).wait(stream);
   for (auto& [g, packed] : copies) ops::cast(stream, {.x = packed, .out = g});
 }
 
@@ -300,7 +304,7 @@ void ParameterStore::reduce_bucket(Stream& stream, const Groups& groups, const B
     return;
   }
   sum.wait(stream);
-  const View kept = flat_view(grads_, stored(b), DType::f32, plan_.own_size(b));
+  const View kept = flat_view(grads_, stored(b), grad_dtype_, plan_.own_size(b));
   ops::add(stream, {.a = kept, .b = own, .out = kept});
   const auto it = open_grads_.find(b.unit);
   spare_.push_back(std::move(it->second.buffer));

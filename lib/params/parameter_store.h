@@ -14,7 +14,8 @@
 //   stage 3     so do weights, from gather to release (counted: whoever needs a unit gathers it)
 // When messages leave is a choice that changes no bit (Overlap): sums of a step as soon as a unit's gradients are final,
 // or all at the end; new weights of stages 1 and 2 while the next forward runs, or at once.
-// Gradients accumulate in f32. Code: params/parameter_store.cc. Tests: tests/params/.
+// Gradients accumulate, are sent and kept in f32, or all in bf16: each micro-batch's is then made in f32 and rounded into the
+// buffer, and the sum over ranks, in f32, rounded once. Code: params/parameter_store.cc. Tests: tests/params/.
 
 #include <cstdint>
 #include <map>
@@ -37,9 +38,10 @@ struct Overlap {
 
 class ParameterStore {
  public:
-  enum class Gradients : std::uint8_t { present, absent };  // absent: weights for scoring alone
+  // present: in f32; absent: weights for scoring alone
+  enum class Gradients : std::uint8_t { present, absent, bf16 };
 
-  // Allocates weights (compute dtype) and gradients (f32); content zero.
+  // Allocates weights (compute dtype) and gradients; content zero.
   //   fails  Error{device} when memory is short
   ParameterStore(std::vector<ParamSpec> specs, DType compute, Device device,
                  Gradients gradients = Gradients::present, const ShardSpec& sharding = {});
@@ -52,13 +54,14 @@ class ParameterStore {
   // Index of a parameter by its local name, −1 when this rank does not hold it.
   int find(const std::string& name) const;
   DType compute_dtype() const { return compute_; }
+  DType grad_dtype() const { return grad_dtype_; }
   const ShardPlan& plan() const { return plan_; }
   // Units this rank holds, ascending.
   const std::vector<int>& units() const { return units_; }
 
   // Local shape, compute dtype.   needs  stage 3: between gather and release of its unit
   View weight(int param) const;
-  // Local shape, f32; a bug when gradients are absent.   needs  stage 2, 3: between begin_backward (a vector:
+  // Local shape, grad_dtype(); a bug when gradients are absent.   needs  stage 2, 3: between begin_backward (a vector:
   // begin_vectors) and end_backward of its unit
   View grad(int param, int slot = 0) const;
   // Flat, of plan().shards[shard]; always there. The gradient is final after finish_reduce.
@@ -126,7 +129,7 @@ class ParameterStore {
   ShardPlan plan_;
   std::vector<std::int64_t> second_slot_;  // by parameter: element in second_slots_, −1
   std::vector<int> units_;
-  DType compute_;
+  DType compute_, grad_dtype_;
   Device device_;
   Buffer weights_, grads_;  // whole, or this rank's parts of all buckets
   Buffer second_slots_, partial_;

@@ -54,7 +54,8 @@ Widths widths_of(const Row& row, const Sizes& s) {
 // 64·ranks. Under ZeRO 2 and 3 whole buckets live for a while beside the shards: one of gradients, and of weights the
 // one at work, the next on its way, and the embedding's while a tied head needs it too.
 void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
-                    DType compute) {
+                    const StateSpec& state) {
+  const DType compute = state.compute;
   const int stage = parallel.zero_stage;
   const auto ranks_of = [&](bool expert) -> std::int64_t {
     return stage == 0 ? 1 : expert ? parallel.edp() : std::int64_t{parallel.dp} * parallel.cp;
@@ -82,7 +83,7 @@ void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const
   }
   for (const auto& [unit, n] : partial) most = std::max(most, n);
   plan.weight_bytes = bytes_of(compute, stage == 3 ? own + pair + (tied ? bucket.begin()->second : 0) : total);
-  plan.grad_bytes = bytes_of(DType::f32, (stage >= 2 ? own + largest : total) + second + most);
+  plan.grad_bytes = bytes_of(state.grads, (stage >= 2 ? own + largest : total) + second + most);
 }
 
 // A layer of a chunk: embedding, row or head.
@@ -214,7 +215,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
   MemoryPlan plan;
   const DType compute = state.compute;
   const auto specs = param_specs(model, parallel, coordinate);
-  add_parameters(plan, specs, parallel, compute);
+  add_parameters(plan, specs, parallel, state);
   plan.optimizer_bytes = optimizer_bytes(specs, parallel, coordinate, state);
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),

@@ -111,6 +111,9 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
   check_loss_scale(o.loss_scale, p);
+  if (o.grad_reduce_in_bf16 && !o.bf16) add("grad-reduce-in-bf16 without bf16", "--bf16");
+  if (o.grad_reduce_in_bf16 && o.accumulate_allreduce_grads_in_fp32)
+    add("grad-reduce-in-bf16 and accumulate-allreduce-grads-in-fp32 exclude each other", "one of them");
   if (o.loss_scale.fixed && !o.fp16 && !o.bf16) add("loss-scale without fp16 or bf16", "--fp16, or no --loss-scale");
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
            {"min-lr", o.lr.min_lr}, {"lr-warmup-init", o.lr.warmup_init},

@@ -34,6 +34,7 @@ Json remembered_options(const TrainingOptions& o) {
          {"clip-grad", o.optimizer.clip_grad},
          {"bf16", o.bf16},
          {"fp16", o.fp16},
+         {"grad-reduce-in-bf16", o.grad_reduce_in_bf16},
          {"fp8-format", o.fp8.format},
          {"fp8-recipe", o.fp8.format.empty() ? "" : o.fp8.recipe}};
   if (o.data.tokenizer_given) {

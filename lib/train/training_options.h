@@ -81,6 +81,8 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   RecomputeOptions recompute;
   bool bf16 = false, fp16 = false;
+  bool grad_reduce_in_bf16 = false;                // gradients in bf16
+  bool accumulate_allreduce_grads_in_fp32 = false;  // that they are in f32: the default
   LossScaleOptions loss_scale;
   Fp8Options fp8;
   std::uint64_t seed = 1234;
@@ -122,7 +124,11 @@ struct TrainingOptions {
   std::int64_t tensorboard_log_interval = 1;
   Json resolved;  // every flag, for the record
 
-  StateSpec state() const { return optimizer.state(compute()); }
+  StateSpec state() const {
+    StateSpec s = optimizer.state(compute());
+    if (grad_reduce_in_bf16) s.grads = DType::bf16;
+    return s;
+  }
   DType compute() const { return bf16 ? DType::bf16 : fp16 ? DType::f16 : DType::f32; }
   std::vector<std::string> notices;  // from complete_options: what the person should know; rank 0 warns of them
 };

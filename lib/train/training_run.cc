@@ -134,7 +134,8 @@ int TrainingRun::make_lanes(int pp_rank) {
 void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& plan, int buffers) {
   const auto& o = options;
   store = std::make_unique<ParameterStore>(
-      specs, compute(), device, ParameterStore::Gradients::present,
+      specs, compute(), device,
+      o.grad_reduce_in_bf16 ? ParameterStore::Gradients::bf16 : ParameterStore::Gradients::present,
       shard_spec(o.parallel, groups.coordinate));
   store->set_overlap(o.overlap);
   optimizer = std::make_unique<Optimizer>(*store, o.optimizer, device);

@@ -30,17 +30,17 @@ std::vector<OpCase> arithmetic_cases() {
                        return p;
                      }});
     }
-  for (I rows : {1, 130, 1000})
-    out.push_back({fmt::format("column_sum of {}", rows), [=] {
+  for (auto [rows, grad] : {std::pair<I, DType>{1, DType::f32}, {130, DType::f32}, {1000, DType::f32}, {1000, DType::bf16}})
+    out.push_back({fmt::format("column_sum of {} into {}", rows, dtype_name(grad)), [rows = rows, grad = grad] {
                      Prepared p;
                      const View x = p.data->normal(DType::bf16, {rows, 300}).slice(1, 0, 290),
-                                sum = p.data->normal(DType::f32, {290});
+                                sum = p.data->normal(grad, {290});
                      Doubles want = values(sum);
                      const Doubles v = values(x);
                      for (I t = 0; t < rows; ++t)
                        for (I i = 0; i < 290; ++i) want[z(i)] += v[z(t * 290 + i)];
                      p.run = [=](Stream& st) { ops::column_sum(st, {x, sum}); };
-                     p.outputs = {{"out", sum, want, 1e-5}};
+                     p.outputs = {{"out", sum, want, tolerance(grad, 1e-5)}};
                      return p;
                    }});
   return out;

@@ -64,6 +64,7 @@ inline std::vector<OpCase> gemm_cases() {
       out.push_back(gemm_case({0, 37, 51, 29, f32, f32, ta, tb, true, false, 3}));
       out.push_back(gemm_case({0, 160, 144, 70, b16, b16, ta, tb, false, true}));
       out.push_back(gemm_case({0, 130, 140, 33, b16, f32, ta, tb, true, false, 5}));
+      out.push_back(gemm_case({0, 130, 140, 33, b16, b16, ta, tb, true, false, 5}));
       out.push_back(gemm_case({3, 20, 17, 40, b16, f32, ta, tb, false, false}));
       out.push_back(gemm_case({2, 9, 33, 12, h16, h16, ta, tb, false, true, 1}));
     }
@@ -72,6 +73,8 @@ inline std::vector<OpCase> gemm_cases() {
   out.push_back(gemm_case({0, 300, 1, 64, f32, f32, false, true, false, false}));
   out.push_back(gemm_case({0, 24, 40, 5000, f32, f32, true, false, true, false}));
   out.push_back(gemm_case({0, 24, 40, 5000, b16, b16, false, true, false, true}));
+  out.push_back(gemm_case({0, 24, 40, 5000, b16, b16, true, false, true, false}));
+  out.push_back(gemm_case({0, 5, 7, 0, b16, b16, true, false, true, false}));
   out.push_back(gemm_case({0, 5, 7, 0, f32, f32, false, false, false, true}));
   out.push_back(gemm_case({0, 5, 7, 0, f32, f32, false, false, true, false}));
   return out;

@@ -73,15 +73,15 @@ inline OpCase norm_forward_case(const NormShape& s) {
           }};
 }
 
-inline OpCase norm_backward_case(const NormShape& s, bool with_answer = true) {
-  return {norm_name(s, "backward"), [s, with_answer] {
+inline OpCase norm_backward_case(const NormShape& s, bool with_answer = true, DType grad = DType::f32) {
+  return {norm_name(s, "backward") + " into " + std::string(dtype_name(grad)), [s, with_answer, grad] {
             Prepared p;
             Data& d = *p.data;
             const NormInputs in(d, s);
             const double eps = static_cast<double>(1e-3f);
             const View y = d.zeros(s.x, {s.rows, s.columns}), mean = d.zeros(DType::f32, {s.rows}),
                        rstd = d.zeros(DType::f32, {s.rows}), dx = d.zeros(s.x, {s.rows, s.columns});
-            const View dw = d.normal(DType::f32, {s.columns}), db = d.normal(DType::f32, {s.columns});
+            const View dw = d.normal(grad, {s.columns}), db = d.normal(grad, {s.columns});
             const View more = s.residual ? in.residual : View();
             const Doubles dw0 = values(dw), db0 = values(db);
             Stream first;
@@ -108,7 +108,8 @@ inline OpCase norm_backward_case(const NormShape& s, bool with_answer = true) {
                                               in.vb, in.vd))
                            : db0;
             }
-            p.outputs = {{"dx", dx, wx, tolerance(s.x, 1e-5)}, {"dweight", dw, ww, 2e-5}, {"dbias", db, wb, 2e-5}};
+            p.outputs = {{"dx", dx, wx, tolerance(s.x, 1e-5)}, {"dweight", dw, ww, tolerance(grad, 2e-5)},
+                         {"dbias", db, wb, tolerance(grad, 2e-5)}};
             return p;
           }};
 }
@@ -123,6 +124,7 @@ inline std::vector<OpCase> norm_cases() {
     out.push_back(norm_backward_case({4, 21, DType::f32, DType::f32, layer, false, false, 2}));
     out.push_back(norm_backward_case({5, 33, DType::f32, DType::f32, layer, true, true}));
     out.push_back(norm_backward_case({3, 19, DType::bf16, DType::bf16, layer, false, true}));
+    out.push_back(norm_backward_case({3, 300, DType::bf16, DType::bf16, layer, false, true}, true, DType::bf16));
     out.push_back(norm_backward_case({700, 300, DType::bf16, DType::f32, layer, false, true}, false));
   }
   return out;

@@ -232,25 +232,33 @@ TEST(Optimizer, PaddingRowsStartAtZero) {
   });
 }
 
-// Mixed precision, f32 gradients: weights 2 + gradients 4 + master and moments 12, each divided where it is sharded.
+// Mixed precision: weights 2 + gradients 4, or 2 in bf16, + master and moments 12, each divided where it is sharded.
 TEST(Optimizer, HoldsThePublishedBytesPerParameterAtEveryZeroStage) {
-  for (int dp : {2, 4}) {
+  using Gradients = ParameterStore::Gradients;
+  for (const auto& [dp, gradients] : {std::pair{2, Gradients::present}, {4, Gradients::present}, {2, Gradients::bf16}, {4, Gradients::bf16}}) {
     for (int stage : {0, 1, 2, 3}) {
-      test::on_ranks(dp, [&](Communicator& world) {
-        RankParams r(world, test::small_model(), test::layout(1, dp, false, stage), DType::bf16);
+      test::on_ranks(dp, [&, dp = dp, gradients = gradients](Communicator& world) {
+        RankParams r(world, test::small_model(), test::layout(1, dp, false, stage), DType::bf16, Stream::Mode::immediate,
+                     gradients);
         const Optimizer optimizer(r.store, {}, {});
         const auto& plan = r.store.plan();
-        const double d = dp, wanted[] = {18, 6 + 12 / d, 2 + 16 / d, 18 / d};
+        const double d = dp, g = gradients == Gradients::bf16 ? 2 : 4;
+        const double wanted[] = {14 + g, 2 + g + 12 / d, 2 + (12 + g) / d, (14 + g) / d};
+        if (g == 4) {
+          EXPECT_EQ(wanted[2], 2 + 16 / d) << "as published";
+        } else {
+          EXPECT_EQ(wanted[2], 2 + 14 / d) << "as published";
+        }
         std::size_t second_slots = 0;  // a tied embedding's output side
         for (const auto& s : r.store.specs())
-          if (s.grad_slots == 2) second_slots += static_cast<std::size_t>((s.elements() + 63) / 64 * 64 * 4);
+          if (s.grad_slots == 2) second_slots += static_cast<std::size_t>((s.elements() + 63) / 64 * 64) * static_cast<std::size_t>(g);
         const auto held = static_cast<double>(r.store.weight_bytes() + r.store.grad_bytes() - second_slots);
         // Optimizer state exists for true elements under ZeRO: this rank's own, within its padded part.
         const double state = static_cast<double>(optimizer.state_bytes());
         const double own = static_cast<double>(plan.total) / (stage > 0 ? d : 1);
         EXPECT_LE(state, own * 12);
         EXPECT_LE(held + state, wanted[stage] * static_cast<double>(plan.total));
-        EXPECT_EQ(held, (stage == 3 ? 6 / d : stage == 2 ? 2 + 4 / d : 6) * static_cast<double>(plan.total));
+        EXPECT_EQ(held, (stage == 3 ? (2 + g) / d : stage == 2 ? 2 + g / d : 2 + g) * static_cast<double>(plan.total));
         std::int64_t mine = static_cast<std::int64_t>(state / 12), all = 0;
         Communicator& group = *r.groups.dp_cp;
         all = mine;

@@ -23,11 +23,12 @@ struct RankParams {
   Groups groups;
   ParameterStore store;
   RankParams(Communicator& world, const ModelSpec& m, const ParallelSpec& parallel, DType compute = DType::f32,
-             Stream::Mode mode = Stream::Mode::immediate)
+             Stream::Mode mode = Stream::Mode::immediate,
+             ParameterStore::Gradients gradients = ParameterStore::Gradients::present)
       : model(m),
         stream({}, 1, mode),
         groups(make_groups(world, place(parallel), kv_heads_of(m))),
-        store(param_specs(m, parallel, groups.coordinate), compute, {}, ParameterStore::Gradients::present,
+        store(param_specs(m, parallel, groups.coordinate), compute, {}, gradients,
               {parallel.zero_stage, groups.dp_cp->size(), groups.dp_cp->rank()}) {}
 };
 

@@ -7,11 +7,12 @@ namespace mt {
 namespace {
 
 TEST(Memory, PeakOfARunIsWithinFivePercentOfThePlan) {
-  for (bool bf16 : {false, true}) {
+  for (const auto& [bf16, bf16_gradients] : {std::pair{false, false}, {true, false}, {true, true}}) {
     for (const char* family : {"gpt2", "llama"}) {
       const test::TempDir dir;
       auto o = test::tiny_options(dir, family);
       o.bf16 = bf16;
+      o.grad_reduce_in_bf16 = bf16_gradients;
       o.train_iters = 1;
       o.model.hidden_size = 256;
       o.model.num_attention_heads = 8;
@@ -20,7 +21,7 @@ TEST(Memory, PeakOfARunIsWithinFivePercentOfThePlan) {
       o.model.max_position_embeddings = 64;
       const auto complete = complete_options(o, 1);
       const auto plan = plan_memory(model_of(complete), complete.parallel, complete.batch, {},
-                                    bf16 ? DType::bf16 : DType::f32, 1);
+                                    complete.state(), 1);
       const std::size_t before = live_buffer_bytes();
       reset_peak_buffer_bytes();
       test::run_tiny(o, 1);

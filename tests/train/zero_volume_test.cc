@@ -10,10 +10,11 @@ namespace {
 
 struct Case {
   int stage, dp, micro_batches;
+  bool bf16 = false;  // weights and gradients
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << "Zero" << c.stage << "Dp" << c.dp << "MicroBatches" << c.micro_batches;
+  *out << "Zero" << c.stage << "Dp" << c.dp << "MicroBatches" << c.micro_batches << (c.bf16 ? "Bf16" : "");
 }
 
 TrainingOptions options_of(const test::TempDir& dir, const Case& c, std::int64_t steps) {
@@ -24,6 +25,7 @@ TrainingOptions options_of(const test::TempDir& dir, const Case& c, std::int64_t
   o.sharding_strategy = strategies[c.stage];
   o.use_megatron_fsdp = c.stage == 3;
   o.train_iters = steps;
+  o.bf16 = o.grad_reduce_in_bf16 = c.bf16;
   return o;
 }
 
@@ -59,7 +61,7 @@ TEST_P(ZeroVolume, OfAStepIsThePublishedMultipleOfTheParameters) {
   const Case c = GetParam();
   const Counted two = count(c, 2), three = count(c, 3);
   const std::int64_t m = c.micro_batches, multiple[] = {2, 2, m + 1, 3 * m};
-  const std::int64_t wanted = multiple[c.stage] * three.padded * (c.dp - 1) / c.dp * 4;
+  const std::int64_t wanted = multiple[c.stage] * three.padded * (c.dp - 1) / c.dp * (c.bf16 ? 2 : 4);
   const std::int64_t sent = three.bytes - two.bytes;
   RecordProperty("parameters", std::to_string(three.params));
   RecordProperty("padding", std::to_string(three.padded - three.params));
@@ -71,7 +73,8 @@ TEST_P(ZeroVolume, OfAStepIsThePublishedMultipleOfTheParameters) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, ZeroVolume,
                          testing::Values(Case{0, 2, 1}, Case{0, 4, 4}, Case{1, 2, 4}, Case{1, 4, 1}, Case{2, 2, 1},
-                                         Case{2, 2, 4}, Case{2, 4, 4}, Case{3, 2, 1}, Case{3, 2, 4}, Case{3, 4, 4}),
+                                         Case{2, 2, 4}, Case{2, 4, 4}, Case{3, 2, 1}, Case{3, 2, 4}, Case{3, 4, 4},
+                                         Case{0, 2, 1, true}, Case{1, 2, 4, true}, Case{2, 2, 4, true}, Case{3, 2, 4, true}),
                          testing::PrintToStringParamName());
 
 }  // namespace

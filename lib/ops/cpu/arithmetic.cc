@@ -113,7 +113,7 @@ void column_sum(const Stream& stream, const ColumnSumArgs& g) {
       [&](Count t, Count lo, Count hi, float* line, float* sum) {
         vector().add(sum, read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line), sum, hi - lo);
       },
-      static_cast<float*>(g.out.data));
+      g.out);
 }
 
 }  // namespace mt::ops::cpu

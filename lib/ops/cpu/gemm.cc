@@ -88,6 +88,24 @@ void product(const Product& p, bool is_native) {
   else widened_product(p);
 }
 
+// Rows of an f32 sum added to those of c, which are of another dtype: rounded once.
+void add_rounded(const Product& p, float* sum, float* line) {
+  for (Count i = 0; i < p.m; ++i) {
+    float* row = sum + i * p.n;
+    vector().add(read(p.c.dtype, p.c.at(i, 0), p.n, line), row, row, p.n);
+    from_f32(p.c.dtype, row, p.c.at(i, 0), p.n);
+  }
+}
+
+void add_product(const Product& p, bool is_native) {
+  const Scratch scratch(p.m * p.n + p.n);
+  Product sum = p;
+  sum.c = {scratch.at(0), DType::f32, p.n, false};
+  sum.accumulate = false;
+  product(sum, is_native);
+  add_rounded(p, scratch.at(0), scratch.at(p.m * p.n));
+}
+
 // k is 0: the sum is empty.
 void empty_sum(const Product& p) {
   if (p.accumulate) return;
@@ -112,6 +130,7 @@ void split_product(const Stream& stream, const Product& p, bool is_native) {
     product(part, is_native);
   });
   for (Count i = 1; i < parts; ++i) vector().add(scratch.at(0), scratch.at(i * size), scratch.at(0), size);
+  if (p.accumulate && p.c.dtype != DType::f32) return add_rounded(p, scratch.at(0), scratch.at(parts * size));
   const float* bias = p.bias.data ? read(p.bias.dtype, p.bias.data, p.n, scratch.at(parts * size)) : nullptr;
   for (Count i = 0; i < p.m; ++i) {
     float* row = scratch.at(i * p.n);
@@ -159,6 +178,7 @@ void gemm(const Stream& stream, const GemmArgs& g) {
     p.m = std::min(t.m, whole.m - row);
     p.n = std::min(t.n, whole.n - column);
     if (p.k == 0) empty_sum(p);
+    else if (p.accumulate && p.c.dtype != DType::f32) add_product(p, is_native);
     else product(p, is_native);
   });
 }

@@ -39,7 +39,7 @@ void rms_norm_backward(const Stream& stream, const RmsNormBackwardArgs& g) {
           const float* x = read(g.x.dtype, element(g.x, t * g.x.strides[0] + lo), hi - lo, line + kColumnBlock);
           vector().rms_columns(dout, x, *place(g.rstd, t), sum, hi - lo);
         },
-        place(g.dweight, 0));
+        g.dweight);
   }
   if (!g.dx) return;
   parallel_ranges(stream, rows, rows_per_block(n), [&](Count lo, Count hi) {
@@ -83,7 +83,7 @@ void layer_norm_backward(const Stream& stream, const LayerNormBackwardArgs& g) {
           const float mean_rstd[2] = {*place(g.mean, t), *place(g.rstd, t)};
           vector().layer_columns(dout, x, mean_rstd, sum, sum + kColumnBlock, hi - lo);
         },
-        place(g.dweight, 0), place(g.dbias, 0));
+        g.dweight, g.dbias);
   }
   if (!g.dx) return;
   parallel_ranges(stream, rows, rows_per_block(n), [&](Count lo, Count hi) {
