@@ -31,7 +31,7 @@ std::vector<std::string> tokenizer_files(const options::TokenizerFlags& flags) {
   std::vector<fs::path> paths = {flags.vocab_file, flags.merge_file, model};
   if (!model.empty()) {
     for (const fs::path& folder : {model, model.parent_path()}) paths.push_back(folder / "tokenizer_config.json");
-    paths.push_back(model / "tokenizer.json");
+    for (const char* name : {"tokenizer.json", "tokenizer.model"}) paths.push_back(model / name);
   }
   std::vector<std::string> files;
   std::error_code error;

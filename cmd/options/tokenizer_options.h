@@ -21,7 +21,7 @@ struct TokenizerFlags {
     OptionRow& row = table.add("tokenizer-type", type, "T", "kind of tokenizer");
     for (const std::string_view name : data::tokenizer_types()) row.choices.emplace_back(name);
     table.add("tokenizer-model", model, "FILE",
-              "tokenizer.json, or the directory that holds it (HuggingFaceTokenizer)");
+              "the tokenizer's file: tokenizer.json, a SentencePiece .model; or the directory that holds it");
     table.add("vocab-file", vocab_file, "FILE", "vocab.json (GPT2BPETokenizer) or vocab.txt (BertWordPiece...)");
     table.add("merge-file", merge_file, "FILE", "merges.txt (GPT2BPETokenizer)");
     table.add("eod-token", eod_token, "S", "token that ends a document; by default the tokenizer's own");

@@ -137,7 +137,7 @@ void add_data(OptionTable& t, DataOptions& d) {
   t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says")
       .between(1, kMostInt);
   t.add("tokenizer-type", d.tokenizer.type, "TYPE", "kind of tokenizer");
-  t.add("tokenizer-model", d.tokenizer.model, "FILE", "tokenizer.json, or the directory that holds it");
+  t.add("tokenizer-model", d.tokenizer.model, "FILE", "the tokenizer's file, or the directory that holds it");
   t.add("vocab-file", d.tokenizer.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
   t.add("merge-file", d.tokenizer.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
   t.add("eod-mask-loss", d.eod_mask_loss, "", "no loss after end-of-document tokens");

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "data/unicode.h"
 
 namespace mt::data {
 
@@ -28,6 +29,15 @@ CharsMap::CharsMap(std::string_view blob) {
   units_.resize(size / 4);
   std::memcpy(units_.data(), blob.data() + 4, size);
   replacements_ = blob.substr(4 + size);
+  if (find_invalid_utf8(replacements_) != std::string_view::npos) {
+    throw Error(Code::corrupt, "a character map whose replacements are no valid UTF-8");
+  }
+}
+
+bool CharsMap::starts_with(char byte) const {
+  if (units_.empty()) return false;
+  const std::size_t node = offset_of(units_[0]) ^ static_cast<unsigned char>(byte);
+  return node < units_.size() && label_of(units_[node]) == static_cast<unsigned char>(byte);
 }
 
 CharsMap::Match CharsMap::find(std::string_view text, bool longest) const {
@@ -42,7 +52,7 @@ CharsMap::Match CharsMap::find(std::string_view text, bool longest) const {
     if (!has_value(unit)) continue;
     if (node >= units_.size()) break;
     const std::size_t place = value_of(units_[node]);
-    if (place >= replacements_.size()) continue;
+    if (place >= replacements_.size() || (static_cast<unsigned char>(replacements_[place]) & 0xC0) == 0x80) continue;
     best.size = i + 1;
     const std::size_t end = std::min(replacements_.find('\0', place), replacements_.size());
     best.replacement = std::string_view(replacements_).substr(place, end - place);

@@ -17,10 +17,12 @@ namespace mt::data {
 class CharsMap {
  public:
   CharsMap() = default;
-  //   fails  Error{corrupt}: shorter than it says
+  //   fails  Error{corrupt}: shorter than it says, replacements that are no valid UTF-8
   explicit CharsMap(std::string_view blob);
 
   bool empty() const { return units_.empty(); }
+  // Whether any string of the map may start with this byte.
+  bool starts_with(char byte) const;
 
   struct Match {
     std::size_t size = 0;  // bytes of text it stands for; 0: none

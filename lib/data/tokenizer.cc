@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/byte_tokenizer.h"
+#include "data/sentencepiece_tokenizer.h"
 #include "data/tokenizer_json.h"
 
 namespace mt::data {
@@ -31,6 +32,11 @@ std::unique_ptr<Tokenizer> without_eod_choice(const TokenizerSpec& spec, std::un
   return tokenizer;
 }
 
+std::unique_ptr<Tokenizer> from_sentencepiece(const TokenizerSpec& spec) {
+  need(spec.model, spec, "--tokenizer-model");
+  return load_sentencepiece(spec);
+}
+
 constexpr Kind kKinds[] = {
     {"HuggingFaceTokenizer",
      [](const TokenizerSpec& spec) {
@@ -53,6 +59,9 @@ constexpr Kind kKinds[] = {
        need(spec.vocab_file, spec, "--vocab-file");
        return load_bert_vocab(spec, false);
      }},
+    {"SentencePieceTokenizer", from_sentencepiece},
+    {"GPTSentencePieceTokenizer", from_sentencepiece},
+    {"Llama2Tokenizer", from_sentencepiece},
     {"ByteTokenizer",
      [](const TokenizerSpec& spec) {
        return without_eod_choice(spec, std::make_unique<ByteTokenizer>(spec.parse_special));

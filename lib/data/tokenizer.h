@@ -5,8 +5,9 @@
 // be fast (its word cache and buffers) lives in an EncodeScratch that the caller owns: one per thread and tokenizer.
 //
 // Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (tokenizer.json), GPT2BPETokenizer (vocab.json +
-// merges.txt), BertWordPieceLowerCase and BertWordPieceCase (vocab.txt), ByteTokenizer (a byte is an id, end id 256),
-// NullTokenizer (text is integers).
+// merges.txt), BertWordPieceLowerCase and BertWordPieceCase (vocab.txt), SentencePieceTokenizer,
+// GPTSentencePieceTokenizer and Llama2Tokenizer (a SentencePiece .model, all the same), ByteTokenizer (a byte is an id,
+// end id 256), NullTokenizer (text is integers).
 // Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_json_test.cc, golden_tokenizers_test.cc.
 
 #include <cstdint>
@@ -72,7 +73,7 @@ class Tokenizer {
 // What the tokenizer flags say.
 struct TokenizerSpec {
   std::string type = "HuggingFaceTokenizer";
-  std::filesystem::path model;           // --tokenizer-model: a tokenizer.json or the directory that holds it
+  std::filesystem::path model;           // --tokenizer-model: the file or the directory that holds it
   std::filesystem::path vocab_file;      // --vocab-file, GPT2BPETokenizer, BertWordPiece...
   std::filesystem::path merge_file;      // --merge-file, GPT2BPETokenizer
   std::optional<std::string> eod_token;  // --eod-token

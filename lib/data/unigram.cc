@@ -47,8 +47,9 @@ void Unigram::find_best(std::string_view piece, std::vector<UnigramScratch::Node
   nodes.assign(piece.size() + 1, {});
   const auto offer = [&nodes, rounded](std::size_t end, std::size_t begin, std::int32_t id, double score) {
     UnigramScratch::Node& node = nodes[end];
+    score = rounded(score);
     if (node.begin >= 0 && score <= node.score) return;
-    node = {rounded(score), static_cast<std::int32_t>(begin), id};
+    node = {score, static_cast<std::int32_t>(begin), id};
   };
   for (std::size_t begin = 0; begin < piece.size();) {
     const double here = nodes[begin].score;
@@ -66,7 +67,7 @@ void Unigram::find_best(std::string_view piece, std::vector<UnigramScratch::Node
       offer(i + 1, begin, id, score + here);
       has_character |= i + 1 == next;
     }
-    if (!has_character) offer(next, begin, parts_.unknown, rounded(unknown_score + here));
+    if (!has_character) offer(next, begin, parts_.unknown, unknown_score + here);
     begin = next;
   }
 }

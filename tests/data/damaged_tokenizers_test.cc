@@ -2,13 +2,13 @@
 
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "data/normalizer.h"
 #include "data/tokenizer.h"
+#include "peer_vectors.h"
 #include "test_data.h"
 
 namespace mt::data {
@@ -50,15 +50,10 @@ void try_file(const TokenizerSpec& spec, Outcome& outcome) {
 }
 
 TEST(DamagedTokenizers, json_files_are_refused_or_work) {
-  const char* source = std::getenv("MT_TEST_SOURCE");
-  const std::string path = std::string(source != nullptr ? source : ".") + "/tests/data/peer_vectors.jsonl";
-  std::istringstream lines(read_file(path));
   const ScratchDirectory dir;
   std::mt19937 random(17);
   Outcome outcome;
-  for (std::string line; std::getline(lines, line);) {
-    const Json j = parse_json(line, path);
-    if (j.at("kind") != "tokenizer") continue;
+  for (const Json& j : peer_vectors("tokenizer")) {
     const std::string file = j.at("part").dump();
     for (int i = 0; i < 80; ++i) {
       TokenizerSpec spec;
@@ -69,6 +64,25 @@ TEST(DamagedTokenizers, json_files_are_refused_or_work) {
     }
   }
   EXPECT_GT(outcome.loaded, 5);
+  EXPECT_GT(outcome.refused, 200);
+}
+
+TEST(DamagedTokenizers, sentencepiece_models_are_refused_or_work) {
+  const ScratchDirectory dir;
+  std::mt19937 random(18);
+  Outcome outcome;
+  for (const Json& j : peer_vectors("sentencepiece")) {
+    const std::string file = decode_base64(j.at("model").get<std::string>());
+    for (int i = 0; i < 250; ++i) {
+      TokenizerSpec spec;
+      spec.type = "SentencePieceTokenizer";
+      spec.model = dir.path() / "tokenizer.model";
+      std::ofstream(spec.model, std::ios::binary) << damaged(file, random);
+      spec.parse_special = true;
+      try_file(spec, outcome);
+    }
+  }
+  EXPECT_GT(outcome.loaded, 50);
   EXPECT_GT(outcome.refused, 200);
 }
 

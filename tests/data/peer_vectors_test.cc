@@ -1,7 +1,5 @@
 // What Hugging Face's library makes of small inputs, recorded by tests/peers/record_vectors.py.
 
-#include <sstream>
-
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -9,25 +7,14 @@
 #include "data/pre_tokenizer.h"
 #include "data/token_decoder.h"
 #include "data/tokenizer.h"
+#include "peer_vectors.h"
 #include "test_data.h"
 
 namespace mt::data {
 namespace {
 
-std::vector<Json> recorded(const std::string& kind) {
-  const char* source = std::getenv("MT_TEST_SOURCE");
-  const std::string path = std::string(source != nullptr ? source : ".") + "/tests/data/peer_vectors.jsonl";
-  std::istringstream lines(read_file(path));
-  std::vector<Json> found;
-  for (std::string line; std::getline(lines, line);) {
-    Json j = parse_json(line, path);
-    if (j.at("kind") == kind) found.push_back(std::move(j));
-  }
-  return found;
-}
-
 TEST(PeerVectors, normalizers_give_the_same_text) {
-  const std::vector<Json> all = recorded("normalizer");
+  const std::vector<Json> all = peer_vectors("normalizer");
   ASSERT_GT(all.size(), 15u);
   for (const Json& j : all) {
     const Normalizer normalizer(j.at("part"));
@@ -41,7 +28,7 @@ TEST(PeerVectors, normalizers_give_the_same_text) {
 }
 
 TEST(PeerVectors, pre_tokenizers_give_the_same_pieces) {
-  const std::vector<Json> all = recorded("pre_tokenizer");
+  const std::vector<Json> all = peer_vectors("pre_tokenizer");
   ASSERT_GT(all.size(), 30u);
   for (const Json& j : all) {
     const PreTokenizer pre(j.at("part"));
@@ -59,7 +46,7 @@ TEST(PeerVectors, pre_tokenizers_give_the_same_pieces) {
 }
 
 TEST(PeerVectors, decoders_give_the_same_text) {
-  const std::vector<Json> all = recorded("decoder");
+  const std::vector<Json> all = peer_vectors("decoder");
   ASSERT_GT(all.size(), 10u);
   for (const Json& j : all) {
     const TokenDecoder decoder(j.at("part"));
@@ -73,7 +60,7 @@ TEST(PeerVectors, decoders_give_the_same_text) {
 }
 
 TEST(PeerVectors, whole_tokenizers_give_the_same_ids_and_text) {
-  const std::vector<Json> all = recorded("tokenizer");
+  const std::vector<Json> all = peer_vectors("tokenizer");
   ASSERT_GE(all.size(), 8u);
   const ScratchDirectory dir;
   for (const Json& j : all) {

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Record what the package tokenizers makes of small inputs, a JSON object a line, for tests/data/peer_vectors_test.cc.
+"""Record what the packages tokenizers and sentencepiece make of small inputs, a JSON object a line, for
+tests/data/peer_vectors_test.cc and sentencepiece_test.cc.
 
 usage: record_vectors.py > tests/data/peer_vectors.jsonl
 
-Kinds of lines: a normalizer, a pre-tokenizer or a decoder with inputs and outputs, or a whole small tokenizer with texts
-and ids. The first line names the package's version.
+Kinds of lines: a normalizer, a pre-tokenizer or a decoder with inputs and outputs, or a whole small tokenizer or model
+with texts, ids and the text of those. The first lines name the versions.
 """
+import base64
+import io
 import json
 import random
+import tempfile
 from importlib import metadata
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 N, P, D = normalizers, pre_tokenizers, decoders
@@ -121,6 +126,47 @@ def tokenizers():
                                 N.Lowercase(), P.Whitespace())
 
 
+# Character rules as SentencePiece's trainer reads them: code points in, code points out.
+RULES = "\t20\n".join(["9", "A", "3000", "A0"]) + "\t20\nFB01\t66 69\n65 301\tE9\n2460\t31\n200B\t\n41\t61\n"
+
+
+def models_of_sentencepiece():
+    lines = [t.replace("\n", " ").replace("\0", "") for t in random_texts(400, 1) + TEXTS]
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        rules.write(RULES)
+        rules.flush()
+        rows = [
+            ("bpe as llama", dict(model_type="bpe", vocab_size=340, byte_fallback=True, remove_extra_whitespaces=False,
+                                  normalization_rule_name="identity")),
+            ("bpe with rules", dict(model_type="bpe", vocab_size=110, normalization_rule_tsv=rules.name,
+                                    user_defined_symbols=["wor", "▁t", "<x>"], control_symbols=["<c>"])),
+            ("bpe over words", dict(model_type="bpe", vocab_size=110, split_by_whitespace=False, add_dummy_prefix=False,
+                                    normalization_rule_name="identity")),
+            ("unigram with rules", dict(model_type="unigram", vocab_size=100, normalization_rule_tsv=rules.name,
+                                        user_defined_symbols=["wor", "<x>"])),
+            ("unigram with bytes", dict(model_type="unigram", vocab_size=340, byte_fallback=True,
+                                        remove_extra_whitespaces=False, normalization_rule_name="identity")),
+            ("unigram, spaces behind", dict(model_type="unigram", vocab_size=100, treat_whitespace_as_suffix=True,
+                                            normalization_rule_name="identity")),
+        ]
+        for name, options in rows:
+            model = io.BytesIO()
+            sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, minloglevel=2,
+                                                     character_coverage=0.99, hard_vocab_limit=False, **options)
+            yield name, model.getvalue()
+
+
+def record_sentencepiece():
+    line(kind="peer", package="sentencepiece", version=metadata.version("sentencepiece"))
+    for name, model in models_of_sentencepiece():
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        cases = []
+        for text in TEXTS + random_texts(120, 2) + ["".join(random_texts(60, 3))]:
+            ids = processor.encode(text)
+            cases.append([text, ids, processor.decode(ids)])
+        line(kind="sentencepiece", name=name, model=base64.b64encode(model).decode(), eos=processor.eos_id(), cases=cases)
+
+
 def line(**fields):
     print(json.dumps(fields, ensure_ascii=False))
 
@@ -148,6 +194,7 @@ def main():
             ids = tokenizer.encode(text, add_special_tokens=False).ids
             cases.append([text, ids, tokenizer.encode(text).ids, tokenizer.decode(ids, skip_special_tokens=False)])
         line(kind="tokenizer", name=name, part=json.loads(tokenizer.to_str()), cases=cases)
+    record_sentencepiece()
 
 
 if __name__ == "__main__":
