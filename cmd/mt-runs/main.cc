@@ -8,18 +8,15 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "mt-runs/commands.h"
 #include "registry/event_log.h"
 #include "registry/index.h"
 
 namespace mt {
 namespace {
 
-struct Arguments {
-  std::string registry = "mt-runs.db";
-  std::vector<std::string> words;
-  bool steps = false, all = false;
-};
 using Made = std::function<int()>;
+using runs::Arguments;
 
 std::string loss_text(const std::optional<double>& loss) { return loss ? fmt::format("{:.6f}", *loss) : "-"; }
 std::string value_text(const Json& v) { return v.is_string() ? v.get<std::string>() : json_line(v); }
@@ -163,7 +160,7 @@ cli::Command command(const std::string& name, const std::string& summary, int (*
 }  // namespace mt
 
 int main(int argc, char** argv) {
-  using mt::Arguments, mt::OptionTable;
+  using mt::OptionTable, mt::runs::Arguments;
   mt::cli::Tool tool;
   tool.name = "mt-runs";
   tool.summary = "Look at the registry of runs, and rebuild it from event files.";
@@ -179,6 +176,11 @@ int main(int argc, char** argv) {
                   [](OptionTable& t, Arguments& a) {
                     t.positional(a.words, "RUN...", "two or more runs");
                     t.add("all", a.all, "", "options that are equal too");
+                  }),
+      mt::command("trace", "what a trace says of each rank: compute, exposed communication, bubble", mt::runs::trace,
+                  [](OptionTable& t, Arguments& a) {
+                    t.positional(a.words, "FILE", "a file that mt-train --trace wrote");
+                    t.add("skip-steps", a.skip_steps, "N", "leave out so many first steps", "steps").at_least(0);
                   }),
       mt::command("index", "read event files into the registry", mt::rebuild, [](OptionTable& t, Arguments& a) {
         t.positional(a.words, "FILE...", "event files, or directories that hold run.jsonl and run-ID.jsonl somewhere below");

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "mt-topo/commands.h"
+#include "options/act_costs.h"
 #include "schedule/clock.h"
 #include "schedule/draw.h"
 #include "schedule/passes.h"
@@ -27,32 +28,9 @@ struct ScheduleFlags {
   std::optional<double> memory_cap;
 };
 
-void set_cost(Durations& d, const std::string& item) {
-  const auto equals = item.find('=');
-  const auto key = item.substr(0, equals);
-  const struct { const char* key; double* value; } keys[] = {
-      {"F", &d.forward},  {"D", &d.backward_input}, {"W", &d.backward_weight},   {"R", &d.recompute},
-      {"p2p", &d.p2p},    {"X", &d.forward_backward}, {"kept", &d.kept}};
-  for (const auto& k : keys) {
-    if (key != k.key || equals == std::string::npos) continue;
-    const auto text = item.substr(equals + 1);
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !(value >= 0) || value > 1e12)
-      throw Error(Code::usage, fmt::format("--cost: {} is '{}'", key, text), "", "a number that is not negative");
-    *k.value = value;
-    return;
-  }
-  throw Error(Code::usage, fmt::format("--cost: '{}' is unknown", item), "", "F=1,D=1,W=1,R=0,p2p=0,X=3,kept=0.5");
-}
-
 Durations durations_of(const std::string& cost) {
   Durations d;
-  for (std::size_t from = 0; from < cost.size();) {
-    const auto comma = std::min(cost.find(',', from), cost.size());
-    set_cost(d, cost.substr(from, comma - from));
-    from = comma + 1;
-  }
+  options::read_costs(d, cost, "--cost");
   if (d.kept > 1) throw Error(Code::usage, "--cost: kept is a share, at most 1");
   if (d.forward + d.backward_input + d.backward_weight <= 0) throw Error(Code::usage, "--cost: nothing takes time");
   return d;
@@ -109,7 +87,7 @@ bool recomputes(const Schedule& s) {
   return false;
 }
 
-void print_text(const Schedule& s, const Timeline& timeline, const ScheduleReport& report) {
+void print_text(const Schedule& s, const LaneTimes& timeline, const ScheduleReport& report) {
   // Lanes as a file has them; the rest stands behind '#', so what is printed can be read back.
   std::string out = write_schedule(s);
   std::string drawing = draw_text(s, timeline);
@@ -140,7 +118,7 @@ int run_schedule(const ScheduleFlags& f, bool json) {
     if (messages) throw Error(Code::config, "the schedule has its sends and receives", f.schedule, "no --receive-ahead");
     s = overlap_p2p(insert_communication(std::move(s)), *f.receive_ahead);
   }
-  const Timeline timeline = run_clock(s, durations);
+  const LaneTimes timeline = run_clock(s, durations);
   const ScheduleReport report = report_of(s, durations);
   if (!f.svg.empty()) write_file_atomic(f.svg, draw_svg(s, timeline));
   if (!json) {

@@ -37,7 +37,7 @@ void add_telemetry(OptionTable& t, TrainingOptions& o) {
       .between(0, 2);
   t.add("timing-log-option", o.timers.log_option, "HOW", "over ranks").choices = {"minmax", "max", "all"};
   t.add("log-straggler", o.timers.straggler, "", "after a log line, the slowest and the fastest rank's compute");
-  t.add("trace", o.trace, "FILE", "a timeline of all ranks for Perfetto, written at the end");
+  t.add("trace", o.trace, "FILE", "a timeline of all ranks for Perfetto; mt-runs trace adds it up");
   t.add("tensorboard-dir", o.tensorboard_dir, "DIR", "curves for TensorBoard");
   t.add("tensorboard-log-interval", o.tensorboard_log_interval, "N", "a point every N steps", "steps").at_least(1);
 }

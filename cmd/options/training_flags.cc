@@ -2,6 +2,8 @@
 
 #include <climits>
 
+#include "options/act_costs.h"
+
 namespace mt::options {
 
 namespace {
@@ -177,6 +179,8 @@ void add_run(OptionTable& t, TrainingOptions& o) {
   t.add("registry", o.registry, "FILE", "SQLite index of runs; none: off");
   t.add("non-finite-limit", o.non_finite_limit, "N", "give up (status 40) after N skipped steps in a row", "steps")
       .at_least(1);
+  t.add("emulate-compute", o.emulate_compute, "MS", "acts become waits of so long, messages stay real: one number, or "
+        "F=10,D=12,W=8,R=10; nothing is trained", "ms");
   t.add("deferred-stream", o.deferred_stream, "", "debug: run queued work as late as its events allow");
 }
 
@@ -186,6 +190,7 @@ void note_given(const OptionTable& t, TrainingOptions& o) {
     o.data.tokenizer_given = o.data.tokenizer_given || t.given(name);
   if (o.data.vocab_size) o.data.tokenizer.vocab_size = static_cast<std::int32_t>(*o.data.vocab_size);
   if (o.tp_pp_dp_mapping && !t.given("rank-order")) o.parallel.order = "tp-cp-ep-pp-dp";
+  if (t.given("emulate-compute")) o.emulated_ms = emulated_durations(o.emulate_compute);
   if (!t.given("expert-tensor-parallel-size")) o.parallel.etp = o.parallel.tp;
   o.resolved = t.resolved();
 }

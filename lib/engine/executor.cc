@@ -242,6 +242,8 @@ void Executor::backward_weight(const Step& step, bool last) {
 }
 
 void Executor::do_step(const Step& step, bool last, LaneInput& input) {
+  const bool message = is_send(step.act) || is_recv(step.act);
+  if (parts_.emulated_ms != nullptr && !message) return emulate(step, last, input);
   switch (step.act) {
     case Act::forward: return forward(step, input);
     case Act::backward: return backward(step, last);

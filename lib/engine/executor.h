@@ -8,7 +8,8 @@
 // the last layers, while the gradient is on its way; the others are made each right before their backward.
 // A training step is run_lane over the lane of this pipeline rank; forward-only passes are `score` and `next_logits`.
 // Around each sub-layer its weights are gathered and its gradients reduced (params/parameter_store.h).
-// Code: engine/executor.cc, engine/recompute.cc, engine/forward_only.cc. Tests: tests/engine/, tests/nn/, tests/train/.
+// With emulated compute an act is a wait of a given time; its messages, gathers and reductions are those of a real one.
+// Code: engine/executor.cc, engine/recompute.cc, engine/emulated_compute.cc, engine/forward_only.cc. Tests: tests/engine/, tests/nn/, tests/train/.
 
 #include <functional>
 #include <memory>
@@ -33,6 +34,7 @@ struct ExecutorParts {
   int gradient_buffers = 2;  // of gradients on their way to other stages, from schedule/message_buffers.h
   const float* loss_scale = nullptr;  // on the device: a further factor of every gradient
   Fp8State* fp8 = nullptr;            // where rows have fp8 products
+  const Durations* emulated_ms = nullptr;  // acts compute nothing and take so long; needs tp 1, an immediate stream
 };
 
 class Executor {
@@ -100,6 +102,16 @@ class Executor {
   void backward_weight(const Step& step, bool last);
   void receive(const Step& step);
   void send(const Step& step);
+  // The same acts without their arithmetic: losses are 0, gradients stay as they were.
+  void emulate(const Step& step, bool last, LaneInput& input);
+  void emulate_forward(const Step& step, LaneInput& input);
+  void emulate_backward(const Step& step, bool last);
+  void emulate_backward_input(const Step& step);
+  void emulate_backward_weight(const Step& step, bool last);
+  void emulate_recompute(const Step& step, std::size_t last);
+  // `layer` after `layer`, each with its share of a chunk's part of `model_ms`: begin, wait, end.
+  using OfLayer = std::function<void(std::size_t layer)>;
+  void spend(const Step& step, double model_ms, const OfLayer& begin, const OfLayer& end);
   Slot& slot_of(const Step& step);
   void release(const Step& step);
   // Chunk of this rank that makes the input of this one, −1 when another rank does.

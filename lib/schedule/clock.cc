@@ -31,7 +31,7 @@ class Clock {
     }
   }
 
-  Timeline run() {
+  LaneTimes run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (int r = 0; r < s_.pp(); ++r)
@@ -159,7 +159,7 @@ class Clock {
   const Durations& d_;
   const StepIndex index_;
   const double share_;
-  Timeline out_;
+  LaneTimes out_;
   std::vector<std::size_t> next_;
   std::vector<double> free_;
   std::vector<double> arrived_[2];  // [gradient][producing stage, micro-batch]: when its reader has it
@@ -181,10 +181,10 @@ double peak_activations(const Schedule& s, const Lane& lane, double kept) {
 
 }  // namespace
 
-Timeline run_clock(const Schedule& schedule, const Durations& durations) { return Clock(schedule, durations).run(); }
+LaneTimes run_clock(const Schedule& schedule, const Durations& durations) { return Clock(schedule, durations).run(); }
 
 ScheduleReport report_of(const Schedule& s, const Durations& d) {
-  const Timeline line = run_clock(s, d);
+  const LaneTimes line = run_clock(s, d);
   ScheduleReport out;
   for (std::size_t r = 0; r < s.lanes.size(); ++r) {
     double busy = 0, first = -1, last = 0;

@@ -18,14 +18,14 @@ struct StepTime {
   double start = 0, end = 0;
 };
 
-struct Timeline {
+struct LaneTimes {
   std::vector<std::vector<StepTime>> times;  // as the lanes; a step that never starts has end < start
   std::vector<std::string> stuck;            // one line a rank that waits for ever, empty when all lanes end
 };
 
 // When everything happens.   needs  chunks and micro-batches of all steps within the schedule's numbers
 //   cost  linear in the steps, times the number of turns that ranks wait for each other
-Timeline run_clock(const Schedule& schedule, const Durations& durations);
+LaneTimes run_clock(const Schedule& schedule, const Durations& durations);
 
 struct ScheduleReport {
   double makespan = 0;  // longest time from a rank's first start to its last end: what a step costs when each rank goes

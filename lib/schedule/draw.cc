@@ -29,7 +29,7 @@ const Look* look_of(Act act) {
   return nullptr;
 }
 
-double last_end(const Timeline& timeline) {
+double last_end(const LaneTimes& timeline) {
   double end = 0;
   for (const auto& lane : timeline.times)
     for (const auto& t : lane) end = std::max(end, t.end);
@@ -73,7 +73,7 @@ std::string step_label(const Schedule& s, const Step& step) {
   return label;
 }
 
-std::string draw_text(const Schedule& s, const Timeline& timeline, int most_columns) {
+std::string draw_text(const Schedule& s, const LaneTimes& timeline, int most_columns) {
   const double end = last_end(timeline);
   // As many columns a unit of time as the tightest label needs with a blank after it.
   double scale = 0;
@@ -102,7 +102,7 @@ std::string draw_text(const Schedule& s, const Timeline& timeline, int most_colu
   return out;
 }
 
-std::string draw_svg(const Schedule& s, const Timeline& timeline) {
+std::string draw_svg(const Schedule& s, const LaneTimes& timeline) {
   constexpr int kLeft = 60, kTop = 40, kRow = 26, kBox = 22;
   const double end = std::max(last_end(timeline), 1e-9);
   std::size_t most_steps = 1;

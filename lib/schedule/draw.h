@@ -16,9 +16,9 @@ namespace mt {
 std::string step_label(const Schedule& schedule, const Step& step);
 
 // A line a rank, dots where it waits, at most `most_columns` wide (labels are cut where steps are too narrow).
-std::string draw_text(const Schedule& schedule, const Timeline& timeline, int most_columns = 400);
+std::string draw_text(const Schedule& schedule, const LaneTimes& timeline, int most_columns = 400);
 
 // A standing SVG document of the timeline with axis and legend; hovering over a step tells it in words.
-std::string draw_svg(const Schedule& schedule, const Timeline& timeline);
+std::string draw_svg(const Schedule& schedule, const LaneTimes& timeline);
 
 }  // namespace mt

@@ -106,6 +106,20 @@ void check_loss_scale(const LossScaleOptions& o, std::vector<Problem>& p) {
                  "a smaller --min-loss-scale"});
 }
 
+// Acts that only take time train nothing, so there is nothing to load, save or score.
+void check_emulation(const TrainingOptions& o, std::vector<Problem>& p) {
+  if (!o.emulated_ms) return;
+  const struct { bool given; const char* flag; const char* why; const char* near; } clashes[] = {
+      {!o.save.empty(), "save", "nothing is trained", "no --save"},
+      {!o.load.empty(), "load", "nothing is trained", "no --load"},
+      {o.eval_interval > 0, "eval-interval", "there is no model to score", "no --eval-interval"},
+      {o.deferred_stream, "deferred-stream", "acts are waits of the host", "no --deferred-stream"},
+      {o.parallel.tp > 1, "tensor-model-parallel-size above 1", "its messages lie inside the acts",
+       "--tensor-model-parallel-size 1"}};
+  for (const auto& c : clashes)
+    if (c.given) p.push_back({fmt::format("emulate-compute with {}: {}", c.flag, c.why), c.near});
+}
+
 // Options that are each fine alone.
 std::vector<Problem> run_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
@@ -135,6 +149,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   if (o.model.swiglu && o.model.squared_relu) add("swiglu and squared-relu exclude each other", "one of them");
   if (o.data.mock_data && !o.data.data_path.empty()) add("mock-data and data-path exclude each other", "one of them");
   for (auto& more : set_problems(o)) p.push_back(std::move(more));
+  check_emulation(o, p);
   if (o.load_if_present && o.load.empty()) add("load-if-present without load", "--load DIR");
   if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
   if (!std::isfinite(o.lr.lr)) add(fmt::format("lr {} is not a number of 0 or more", o.lr.lr), "--lr 1e-4");

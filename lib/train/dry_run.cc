@@ -165,6 +165,7 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
             {"flop_per_step_non_causal", flops.non_causal},
             {"not_trainable_yet", not_trainable(o)},
             {"stages", stages_json(o, model)}};
+  if (o.emulated_ms) head["emulated_step_ms"] = predicted_step(o, *o.emulated_ms);
   RankSizes sizes(o, model);
   json ? print_json(head, placement, sizes) : print_text(head, placement, sizes);
   return 0;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "schedule/clock.h"
 #include "schedule/message_buffers.h"
 #include "schedule/passes.h"
 #include "schedule/text_form.h"
@@ -134,10 +135,22 @@ RankWork work_of(const TrainingOptions& o, int pp_rank) {
   return {std::move(s.lanes[static_cast<std::size_t>(pp_rank)]), buffers};
 }
 
-std::vector<Lane> sample_lanes(const TrainingOptions& o) {
+namespace {
+
+std::vector<int> all_ranks(const TrainingOptions& o) {
   std::vector<int> all(static_cast<std::size_t>(o.parallel.pp));
   std::iota(all.begin(), all.end(), 0);
-  return with_recompute(o, with_messages(sample_of(o)), all).lanes;
+  return all;
+}
+
+}  // namespace
+
+double predicted_step(const TrainingOptions& o, const Durations& durations) {
+  return report_of(with_recompute(o, with_messages(schedule_of(o)), all_ranks(o)), durations).finish;
+}
+
+std::vector<Lane> sample_lanes(const TrainingOptions& o) {
+  return with_recompute(o, with_messages(sample_of(o)), all_ranks(o)).lanes;
 }
 
 }  // namespace mt

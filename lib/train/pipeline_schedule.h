@@ -29,6 +29,10 @@ struct RankWork {
 };
 RankWork work_of(const TrainingOptions& options, int pp_rank);
 
+// What the clock says of a step whose acts take so long, from a common start of all ranks to the last one's end, with
+// messages that take no time: in the unit of the durations.
+double predicted_step(const TrainingOptions& options, const Durations& durations);
+
 // The lanes of all pipeline ranks, of as many micro-batches as show what is in flight in a step: for sizes alone.
 //   cost  of pp² micro-batches and virtual stages whatever the run's, unless the schedule is a file or holds all of them
 std::vector<Lane> sample_lanes(const TrainingOptions& options);

@@ -49,8 +49,14 @@ std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_
   return s + fmt::format(" mfu: {:.3f} |", r.mfu);
 }
 
+std::string emulated_log_line(const StepReport& r, std::int64_t train_iters, double mean_step_s) {
+  return fmt::format(" [{}] iteration {:8d}/{:8d} | emulated compute, nothing is trained | consumed samples: {:12d} | "
+                     "elapsed time per iteration (ms): {:.1f} | global batch size: {:5d} |",
+                     local_time_text(), r.iteration, train_iters, r.consumed_samples, mean_step_s * 1e3, r.global_batch);
+}
+
 RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool, bool continues)
-    : options_(options), tool_(tool), index_(RunIndex::open(options.registry)), started_s_(now_s()) {
+    : options_(options), tool_(options.emulated_ms ? tool + " (emulated compute)" : tool), index_(RunIndex::open(options.registry)), started_s_(now_s()) {
   const auto path = metrics_path(options);
   try {
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
@@ -96,6 +102,11 @@ void RunReporter::point(const std::string& tag, double value, std::int64_t itera
 void RunReporter::draw(const StepReport& r) {
   consumed_samples_ = r.consumed_samples;
   if (!tensorboard_ || r.iteration % options_.tensorboard_log_interval != 0) return;
+  if (options_.emulated_ms) {
+    point("emulated iteration-time", r.step_s, r.iteration);
+    point("emulated batch-size", static_cast<double>(r.global_batch), r.iteration);
+    return write_curves([](TensorboardWriter& to) { to.flush(); });
+  }
   const std::pair<const char*, double> points[] = {
       {"lm loss", r.loss},           {"learning-rate", r.learning_rate}, {"grad-norm", r.grad_norm},
       {"batch-size", static_cast<double>(r.global_batch)},               {"loss-scale", r.loss_scale},
@@ -108,6 +119,7 @@ void RunReporter::draw(const StepReport& r) {
 void RunReporter::record(Json event) {
   if (!log_) return;
   const bool important = event["event"] != "step";
+  if (options_.emulated_ms) event["emulated"] = true;
   try {
     log_->append(std::move(event));
   } catch (const Error& e) {
@@ -129,12 +141,12 @@ void RunReporter::start(const Json& layout) {
 }
 
 void RunReporter::step(const StepReport& r) {
-  Json e{{"event", "step"},           {"iteration", r.iteration},         {"consumed_samples", r.consumed_samples},
-         {"loss", r.loss},            {"grad_norm", r.grad_norm},         {"learning_rate", r.learning_rate},
-         {"step_s", r.step_s},        {"tokens_per_s", r.tokens_per_s},   {"tflops", r.tflops},
-         {"tflops_non_causal", r.tflops_non_causal},
-         {"tflops_with_recompute", r.tflops_with_recompute},
-         {"mfu", r.mfu}};
+  Json e{{"event", "step"}, {"iteration", r.iteration}, {"consumed_samples", r.consumed_samples}, {"step_s", r.step_s}};
+  if (!options_.emulated_ms)
+    e.update({{"loss", r.loss},           {"grad_norm", r.grad_norm},       {"learning_rate", r.learning_rate},
+              {"tflops", r.tflops},       {"tflops_non_causal", r.tflops_non_causal},
+              {"tflops_with_recompute", r.tflops_with_recompute},
+              {"tokens_per_s", r.tokens_per_s}, {"mfu", r.mfu}});
   e["global_batch_size"] = r.global_batch;
   if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
@@ -149,8 +161,9 @@ void RunReporter::step(const StepReport& r) {
   }
   if (!log_is_due(options_, r.iteration)) return;
   const double loss = interval_losses_ > 0 ? interval_loss_ / static_cast<double>(interval_losses_) : NAN;
-  const std::string line =
-      log_line(r, options_.train_iters, interval_s_ / static_cast<double>(interval_steps_), loss);
+  const double step_s = interval_s_ / static_cast<double>(interval_steps_);
+  const std::string line = options_.emulated_ms ? emulated_log_line(r, options_.train_iters, step_s)
+                                                : log_line(r, options_.train_iters, step_s, loss);
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
   interval_s_ = interval_loss_ = 0;

@@ -1,6 +1,8 @@
 #pragma once
 // What a run says while it goes: Megatron's log line on stdout, run.jsonl, the registry. On rank 0 alone.
 //
+// Of emulated compute (--emulate-compute) every line, event, curve and the tool's name in the registry say so, and have no
+// numbers of training.
 // Nothing here stops a run: a record that cannot be written is a warning. Code: train/run_record.cc.
 // Tests: tests/train/run_record_test.cc.
 
@@ -35,6 +37,9 @@ struct StepReport {
 // The line, without newline, as Megatron formats it (its readers' regular expressions match), then " mfu: ".
 //   mean over the steps since the last line of time and loss
 std::string log_line(const StepReport& report, std::int64_t train_iters, double mean_step_s, double mean_loss);
+
+// The line of a step whose acts were waits: no loss, no throughput.
+std::string emulated_log_line(const StepReport& report, std::int64_t train_iters, double mean_step_s);
 
 // Where the record of a run stands: --metrics-file, else run.jsonl in --save, else here.
 std::filesystem::path metrics_path(const TrainingOptions& options);

@@ -1,23 +1,20 @@
 #include "train/timeline.h"
 
 #include <array>
-#include <fstream>
 
-#include "base/files.h"
 #include "base/json.h"
-#include "base/log.h"
 
 namespace mt {
 
 namespace {
 
 constexpr std::array<const char*, 5> kKinds = {"step", "phase", "lane", "exposed", "bubble"};
-constexpr std::string_view kTraceBegins = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
 
 }  // namespace
 
 void Timeline::restart() {
   spans_.clear();
+  taken_ = 0;
   take_totals();
   zero_ = std::chrono::steady_clock::now();
 }
@@ -35,7 +32,7 @@ void Timeline::add(Kind kind, std::string_view name, Time begin, Time end, Numbe
   const int index = index_of(kind, name);
   totals_[static_cast<std::size_t>(index)].seconds += std::chrono::duration<double>(end - begin).count();
   if (!keep_) return;
-  if (spans_.size() >= kMaxSpans) {
+  if (taken_ + spans_.size() >= kMaxSpans) {
     ++dropped_;
     return;
   }
@@ -57,7 +54,7 @@ std::map<std::string, Timeline::Total> Timeline::take_totals() {
   return out;
 }
 
-std::string Timeline::events_text(int row) const {
+std::string Timeline::take_events(int row) {
   std::string out;
   const auto us = [](std::int64_t ns) { return fmt::format("{}.{:03d}", ns / 1000, ns % 1000); };
   for (const Span& s : spans_) {
@@ -72,6 +69,8 @@ std::string Timeline::events_text(int row) const {
                          s.kind == Kind::exposed || s.kind == Kind::bubble ? "bytes" : "iteration", s.numbers.a);
     out += "}";
   }
+  taken_ += spans_.size();
+  spans_.clear();
   return out;
 }
 
@@ -96,31 +95,6 @@ std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const
     all.push_back(std::move(text));
   }
   return all;
-}
-
-bool may_hold_trace(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string start(kTraceBegins.size(), '\0');
-  in.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return in.gcount() == 0 ? in.eof() : start == kTraceBegins;
-}
-
-void write_trace(const std::string& path, const Timeline& mine, Communicator& world, Stream& stream,
-                 const std::vector<std::string>& row_names) {
-  const auto texts = gather_texts(world, stream, mine.events_text(world.rank()));
-  if (mine.dropped() > 0)
-    log::warn("the trace is full at {} spans a rank: {} later ones are not in it", Timeline::kMaxSpans, mine.dropped());
-  if (world.rank() != 0) return;
-  std::string out = std::string(kTraceBegins) +
-                    "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"mt-train\"}}";
-  for (std::size_t r = 0; r < texts.size(); ++r) {
-    out += fmt::format(",\n{{\"ph\":\"M\",\"pid\":0,\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}", r,
-                       Json(row_names[r]).dump());
-    out += fmt::format(",\n{{\"ph\":\"M\",\"pid\":0,\"tid\":{0},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{0}}}}}", r);
-    if (!texts[r].empty()) out += ",\n" + texts[r];
-  }
-  write_file_atomic(path, out + "\n]}\n");
-  log::info("the trace of {} ranks is in {}", texts.size(), path);
 }
 
 }  // namespace mt

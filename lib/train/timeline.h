@@ -7,8 +7,8 @@
 //   bubble     it stands still for a tensor of a neighbour stage
 // Spans of one rank nest: a lane act lies in its phase, a stand-still in what waits. Sums of exposed and of bubble are
 // what is not hidden behind compute.
-// The trace is Chrome's JSON of complete events, one row (tid) a rank, all ranks in one file; Perfetto and
-// chrome://tracing open it. Clocks are set to 0 behind a common barrier.
+// A trace file (train/trace_file.h) has them as Chrome's complete events, one row (tid) a rank. Clocks are set to 0 behind
+// a common barrier.
 // Code: train/timeline.cc. Tests: tests/train/timeline_test.cc.
 
 #include <chrono>
@@ -52,8 +52,9 @@ class Timeline {
   };
   std::map<std::string, Total> take_totals();
 
-  // This rank's events as the inside of a JSON array, "" when there are none; `row` is their tid.
-  std::string events_text(int row) const;
+  // This rank's events since the last call as the inside of a JSON array, a line each, "" when there are none; `row` is
+  // their tid.
+  std::string take_events(int row);
   std::int64_t dropped() const { return dropped_; }
 
   static constexpr std::size_t kMaxSpans = 2'000'000;
@@ -72,7 +73,8 @@ class Timeline {
   std::map<std::string, int, std::less<>> index_;
   std::vector<std::string> names_;
   std::vector<Total> totals_;  // by name
-  std::vector<Span> spans_;
+  std::vector<Span> spans_;  // since take_events
+  std::size_t taken_ = 0;
   std::int64_t dropped_ = 0;
 };
 
@@ -101,14 +103,5 @@ class TimedSpan {
 
 // Every rank's text on rank 0, by rank; empty elsewhere. Collective.
 std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const std::string& mine);
-
-// True where the file is empty or begins as write_trace() begins one; else it is somebody's and not to be overwritten.
-bool may_hold_trace(const std::string& path);
-
-// All ranks' events into one file, written by rank 0. Collective.
-//   row_names  by rank, for rank 0
-//   fails      Error{io} on rank 0
-void write_trace(const std::string& path, const Timeline& mine, Communicator& world, Stream& stream,
-                 const std::vector<std::string>& row_names);
 
 }  // namespace mt

@@ -7,9 +7,11 @@
 #include "base/log.h"
 #include "comm/timed.h"
 #include "train/evaluate.h"
+#include "train/pipeline_schedule.h"
 #include "train/save.h"
 #include "train/stop_request.h"
 #include "train/timers.h"
+#include "train/trace_file.h"
 #include "train/train_step.h"
 #include "train/training_run.h"
 
@@ -24,11 +26,23 @@ int stop_code(TrainingRun& run) {
   return limit > 0 && run.at.skipped_in_a_row >= limit ? static_cast<int>(Code::non_finite_limit) : code;
 }
 
+constexpr const char* kEmulatedLabel = "emulated compute: ";
+
 bool is_multiple(std::int64_t iteration, std::int64_t interval) { return interval > 0 && iteration % interval == 0; }
 
 void announce(TrainingRun& run) {
   const auto& p = run.options.parallel;
-  run.report->start({{"parallel", to_json(p)}, {"world_size", run.world.size()}});
+  Json layout{{"parallel", to_json(p)}, {"world_size", run.world.size()}};
+  if (const auto& ms = run.options.emulated_ms) {
+    const double step_ms = predicted_step(run.options, *ms);
+    layout["emulated"] = {{"forward_ms", ms->forward},
+                          {"backward_input_ms", ms->backward_input},
+                          {"backward_weight_ms", ms->backward_weight},
+                          {"recompute_ms", ms->recompute},
+                          {"predicted_step_ms", step_ms}};
+    log::warn("emulated compute: acts are waits and nothing is trained; the clock predicts {:.2f} ms a step", step_ms);
+  }
+  run.report->start(layout);
   if (p.pp == 1) return;
   for (const auto& s : stage_map(p, run.model.num_layers()))
     log::info("stage {}: pipeline rank {}, chunk {}: {}", s.stage, s.pp_rank, s.chunk, s.holds);
@@ -44,8 +58,9 @@ void tell_times(TrainingRun& run, std::int64_t& since) {
   const std::int64_t steps = run.at.iteration - since;
   since = run.at.iteration;
   if (!run.speaks()) return;
-  if (const auto text = timers_text(ranks, timers, steps); !text.empty()) std::printf("%s\n", text.c_str());
-  if (timers.straggler) std::printf("%s\n", straggler_text(ranks, steps).c_str());
+  const char* label = run.options.emulated_ms ? kEmulatedLabel : "";
+  if (const auto text = timers_text(ranks, timers, steps); !text.empty()) std::printf("%s%s\n", label, text.c_str());
+  if (timers.straggler) std::printf("%s%s\n", label, straggler_text(ranks, steps).c_str());
   std::fflush(stdout);
 }
 
@@ -58,7 +73,7 @@ std::vector<std::string> row_names(const TrainingRun& run) {
   return names;
 }
 
-int run_loop(TrainingRun& run) {
+int run_loop(TrainingRun& run, TraceFile* trace) {
   const auto& o = run.options;
   const auto& at = run.at;
   if (run.speaks() && o.train_iters > 0 && at.iteration >= o.train_iters)
@@ -72,6 +87,7 @@ int run_loop(TrainingRun& run) {
   while (!leave && at.iteration < o.train_iters) {
     train_step(run);
     tell_times(run, timed_from);
+    if (trace) trace->follow(*run.timeline, run.stream);
     follow_save(run);
     code = stop_code(run);
     // Before the save: where validation stands is part of the checkpoint.
@@ -86,7 +102,7 @@ int run_loop(TrainingRun& run) {
     leave = code != 0 || is_multiple(at.iteration, o.exit_interval);
   }
   // As Megatron: at the end of training the test set is scored, and validation once more where it was not just done.
-  if (code == 0 && !leave && trained) {
+  if (code == 0 && !leave && trained && !o.emulated_ms) {
     if (o.eval_interval > 0 && at.iteration % o.eval_interval != 0) code = validate_now(run);
     if (code == 0) code = test_now(run);
   }
@@ -98,7 +114,7 @@ int run_loop(TrainingRun& run) {
                           "checkpoint is untouched", at.iteration, at.skipped_in_a_row));
   if (run.report) run.report->end(code == 0 ? "done" : code_name(static_cast<Code>(code)));
   run.store->finish_reduce(run.stream, run.groups);  // gathers of the last step's weights
-  if (!o.trace.empty()) write_trace(o.trace, *run.timeline, run.world, run.stream, row_names(run));
+  if (trace) trace->finish(*run.timeline, run.stream);
   run.world.barrier(run.stream).wait_host();
   return code;
 }
@@ -109,7 +125,7 @@ int train(Communicator& world, const TrainingOptions& options, const TrainerHook
   const StopRequest stop;
   if (options.trace.empty() && options.timers.log_level == 0 && !options.timers.straggler) {
     TrainingRun run(world, options, hooks);
-    return run_loop(run);
+    return run_loop(run, nullptr);
   }
   Timeline timeline(!options.trace.empty());
   const char* phase = "";  // of the step, for what of its time is spent standing still
@@ -130,7 +146,10 @@ int train(Communicator& world, const TrainingOptions& options, const TrainerHook
   run.timeline = &timeline;
   watched->barrier(run.stream).wait_host();
   timeline.restart();
-  return run_loop(run);
+  std::optional<TraceFile> trace;
+  if (!run.options.trace.empty())
+    trace.emplace(run.options.trace, options.emulated_ms ? "mt-train, emulated compute" : "mt-train", row_names(run), world);
+  return run_loop(run, trace ? &*trace : nullptr);
 }
 
 }  // namespace mt

@@ -13,6 +13,7 @@
 #include "layout/pipeline_split.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "schedule/durations.h"
 #include "train/batch_schedule.h"
 #include "train/timer_options.h"
 
@@ -116,10 +117,12 @@ struct TrainingOptions {
   std::string schedule;  // empty: 1f1b, interleaved with virtual stages
   std::string device = "cpu";
   int threads = 0;               // per rank; 0: cores / ranks of this host
+  std::string emulate_compute;           // as given, and what it says: acts are waits, nothing is trained
+  std::optional<Durations> emulated_ms;
   bool deferred_stream = false;  // debug: queued work runs as late as its events allow
   std::string metrics_file, registry = "mt-runs.db";
   TimerOptions timers;
-  std::string trace;            // a timeline of all ranks, written at the end; empty: none
+  std::string trace;            // a timeline of all ranks; empty: none
   std::string tensorboard_dir;  // empty: none
   std::int64_t tensorboard_log_interval = 1;
   Json resolved;  // every flag, for the record

@@ -14,6 +14,7 @@
 #include "registry/event_log.h"
 #include "train/pipeline_schedule.h"
 #include "train/resume.h"
+#include "train/trace_file.h"
 
 namespace mt {
 
@@ -41,7 +42,7 @@ void require_memory(const TrainingRun& run, const Coordinate& at, const MemoryPl
                 "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
 
-// A trace is written at the end: that it cannot be, or would overwrite something else, is said at the beginning.
+// That a trace cannot be written, or would overwrite something else, is said before anything is trained.
 //   record  the file this run is about to make
 void require_place(const std::string& file, const std::filesystem::path& record) {
   const auto parent = std::filesystem::path(file).parent_path();
@@ -108,7 +109,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
     async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval},
                                                TrainingState{stream, groups, *store, *optimizer});
   step_flop = step_flops(model, o.parallel, o.batch);
-  if (o.train_iters > at.iteration) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
+  if (o.train_iters > at.iteration && !o.emulated_ms) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);
 }
 
@@ -146,7 +147,8 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& p
   }
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
-                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr},
+                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr,
+                    o.emulated_ms ? &*o.emulated_ms : nullptr},
       models, o.batch, device);
 }
 
