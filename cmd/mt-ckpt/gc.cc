@@ -34,14 +34,16 @@ int collect(const Arguments& a, bool json) {
   // What a running job is writing is no garbage. Where no job ever locked and nothing goes, no lock is left behind.
   std::optional<SaveLock> lock;
   if (std::filesystem::exists(std::filesystem::path(root) / ".lock") ||
-      (!a.dry_run && (!collect_garbage(root, true).removed.empty() || !retain(root, policy, true).empty())))
+      (!a.dry_run && (!collect_garbage(root, true).removed.empty() || !retain(root, policy, true).removed.empty())))
     lock.emplace(root, std::nullopt);
   if (!json) cli::row({"act", "reason", "path"});
   std::size_t count = 0;
   const Garbage garbage = collect_garbage(root, a.dry_run);
   for (const auto& dir : garbage.removed) tell(dir, "unfinished", a, json), ++count;
-  for (const auto& sentence : garbage.left) log::warn("{}", sentence);
-  for (const auto& dir : retain(root, policy, a.dry_run)) tell(dir, "not retained", a, json), ++count;
+  const Garbage old = retain(root, policy, a.dry_run);
+  for (const auto& dir : old.removed) tell(dir, "not retained", a, json), ++count;
+  for (const auto* left : {&garbage.left, &old.left})
+    for (const auto& sentence : *left) log::warn("{}", sentence);
   if (count == 0) log::info("nothing to remove in {}", root);
   return 0;
 }

@@ -88,11 +88,22 @@ int info(const Arguments& a, bool json) {
   return 0;
 }
 
+// Of a --save directory: saved iterations that count for newer than what a load takes, and are broken; a sentence each.
+std::vector<std::string> broken_newest(const Arguments& a, const Resolved& taken) {
+  std::vector<std::string> all;
+  if (a.iteration || std::filesystem::equivalent(a.paths[0], taken.dir)) return all;
+  for (const auto& i : list_iterations(a.paths[0]))
+    if (!i.temporary && !i.complete && (i.tracked || i.iteration > taken.iteration))
+      all.push_back(fmt::format("{}: {}", i.dir.string(), i.problem));
+  return all;
+}
+
 int verify(const Arguments& a, bool json) {
   if (a.num_threads < 0 || a.num_threads > 256)
     throw Error(Code::usage, fmt::format("wanted 1 to 256, or 0 for automatic, found {}", a.num_threads), "--num-threads");
   const auto r = resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration);
   Progress progress("verifying", read_manifest(r.dir).tensor_bytes(), "bytes");
+  const auto broken = broken_newest(a, r);
   const auto report = verify_checkpoint(r.dir, a.num_threads, [&](std::uint64_t done) { progress.update(done); });
   progress.finish();
   const double mb_per_s = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds / 1e6 : 0;
@@ -101,17 +112,21 @@ int verify(const Arguments& a, bool json) {
     cli::object({{"result", result}, {"path", r.dir.string()}, {"iteration", r.iteration}, {"files", report.files},
                  {"tensors", report.tensors}, {"chunks", report.chunks}, {"bytes", report.bytes},
                  {"seconds", report.seconds}, {"mb_per_s", mb_per_s}, {"manifest_checksum", report.manifest_checksum},
-                 {"problems", report.problems}});
+                 {"problems", report.problems}, {"broken", broken}});
   } else {
     cli::row({"result", "files", "tensors", "chunks", "bytes", "mb_per_s", "path"});
     cli::row({result, std::to_string(report.files), std::to_string(report.tensors), std::to_string(report.chunks),
               std::to_string(report.bytes), fmt::format("{:.0f}", mb_per_s), r.dir.string()});
     if (!report.manifest_checksum) cli::row({"note", "the manifest has no checksum of its own; it was written by an older program"});
     for (const auto& p : report.problems) cli::row({"problem", p});
+    for (const auto& b : broken) cli::row({"broken", b});
   }
-  if (report.problems.empty()) return 0;
+  if (report.problems.empty() && broken.empty()) return 0;
+  if (report.problems.empty())
+    throw Error(Code::corrupt, "the newest checkpoint is broken: " + broken.back(), a.paths[0],
+                fmt::format("a load takes iteration {}, which is sound", r.iteration));
   throw Error(Code::corrupt, fmt::format("{} problem{}", report.problems.size(), report.problems.size() > 1 ? "s" : ""),
-              r.dir.string(), "take another iteration: mt-ckpt list");
+              r.dir.string(), fmt::format("a load takes this iteration, {}; --ckpt-step takes another: mt-ckpt list", r.iteration));
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ struct ModelFlags {
 //   fails  Error{config} when they differ, or the vocabulary is larger than the model's
 std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session);
 
+// What the numbers are computed in: "f32", "bf16", "f16". fp8 is no part of a model here, as in Megatron, where flags of the
+// evaluation decide: a checkpoint that was trained with it is computed without, and rank 0 warns of it.
+std::string told_precision(Communicator& world, const Session& session);
+
 // Text the tokenizer can take.   fails  Error{data} with the place of the first byte that is not UTF-8
 void check_utf8(std::string_view text, const std::string& where);
 

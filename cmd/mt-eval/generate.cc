@@ -45,6 +45,7 @@ int run_rank(Communicator& world, const Flags& f, const std::vector<std::string>
              bool json) {
   const auto began = std::chrono::steady_clock::now();
   Session session(world, f.model.resolved());
+  told_precision(world, session);
   const auto tokenizer = tokenizer_for(f.model, session);
   const auto stop = f.ignore_eod ? std::nullopt : tokenizer->eod();
   const bool first = world.rank() == 0;

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "commands.h"
 #include "data/unicode.h"
 
@@ -42,6 +43,18 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Se
                                           session.model().vocab_size),
                 session.dir().string(), "give the tokenizer its data was encoded with");
   return tokenizer;
+}
+
+std::string told_precision(Communicator& world, const Session& session) {
+  const std::string compute(dtype_name(session.compute()));
+  const auto& training = session.meta().training;
+  const Json trained = training.value("options", Json::object());
+  const auto word = [&](const char* key) { return trained.is_object() ? trained.value(key, Json("")) : Json(""); };
+  const Json format = word("fp8-format"), recipe = word("fp8-recipe");
+  if (world.rank() == 0 && format.is_string() && !format.get<std::string>().empty())
+    log::warn("the model was trained with --fp8-format {} --fp8-recipe {}; it is computed in {}, without rounding to fp8",
+              format.get<std::string>(), recipe.is_string() ? recipe.get<std::string>() : recipe.dump(), compute);
+  return compute;
 }
 
 void check_utf8(std::string_view text, const std::string& where) {

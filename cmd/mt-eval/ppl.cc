@@ -84,6 +84,7 @@ Json result_json(const Perplexity& p) {
 int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) {
   const auto began = std::chrono::steady_clock::now();
   Session session(world, f.model.resolved());
+  const std::string compute = told_precision(world, session);
   PerplexityOptions options = f.options;
   std::vector<ScoredDocument> documents;
   if (!f.inputs.empty()) {
@@ -101,6 +102,7 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
   if (world.rank() != 0) return 0;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   Json j = result_json(p);
+  j["compute_dtype"] = compute;
   j["iteration"] = session.meta().iteration;
   j["seconds"] = seconds;
   if (json) {

@@ -21,6 +21,8 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {!rope, {"rotary-base", "rotary-percent", "rotary-interleaved", "use-rope-scaling"},
        "without --position-embedding-type rope"},
       {!m.use_rope_scaling || !rope, {"rope-scaling-factor"}, "without --use-rope-scaling and rotary positions"},
+      {m.num_experts == 0, {"moe-layer-freq", "moe-ffn-hidden-size", "moe-router-topk", "moe-shared-expert-intermediate-size"},
+       "without --num-experts"},
       {m.swiglu, {"openai-gelu", "no-bias-gelu-fusion"}, "with --swiglu"},
       {m.squared_relu, {"openai-gelu", "no-bias-gelu-fusion"}, "with --squared-relu"},
       {o.lr.decay_style != "WSD", {"lr-wsd-decay-style", "lr-wsd-decay-iters", "lr-wsd-decay-samples"}, "without --lr-decay-style WSD"},

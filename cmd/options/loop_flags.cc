@@ -9,6 +9,8 @@ void add_loop(OptionTable& t, TrainingOptions& o) {
       .at_least(0);
   t.add("rampup-batch-size", o.rampup_batch_size, "N", "START INCREMENT SAMPLES: the global batch grows to its size",
         "samples");
+  t.add("step-batch-size-schedule", o.step_batch_sizes, "T:N", "the global batch is N samples from T tokens (K, M, B, T) on, "
+        "as 0:32 1B:64").multiple = true;
   t.add("iterations-to-skip", o.iterations_to_skip, "N", "steps whose samples are read over", "steps").at_least(1);
   t.group("Optimizer");
   t.add("lr-decay-samples", o.lr.decay_samples, "N", "length of the decay, with train-samples; default that", "samples")

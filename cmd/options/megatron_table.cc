@@ -119,10 +119,9 @@ constexpr FlagGroup kGroups[] = {
 
   // Training length, batch, checks
   {kSupported,
-   "micro-batch-size global-batch-size train-iters train-samples rampup-batch-size iterations-to-skip exit-interval "
-   "exit-duration-in-mins no-bias-gelu-fusion check-for-nan-in-loss-and-grad check-for-spiky-loss"},
-  {kRefused, "step-batch-size-schedule=N decrease-batch-size-if-needed",
-   "the batch grows by even steps to a size that divides", "--rampup-batch-size, --global-batch-size"},
+   "micro-batch-size global-batch-size train-iters train-samples rampup-batch-size step-batch-size-schedule iterations-to-skip "
+   "exit-interval exit-duration-in-mins no-bias-gelu-fusion check-for-nan-in-loss-and-grad check-for-spiky-loss"},
+  {kRefused, "decrease-batch-size-if-needed", "the batch is a size that divides", "--global-batch-size"},
   {kAccepted, "exit-signal-handler exit-signal=:SIGTERM|SIGINT|SIGUSR1 exit-signal-handler-for-dataloader",
    "SIGTERM, SIGINT and SIGUSR1 always save and end all ranks", "--exit-signal SIGTERM"},
   {kRefused, "phase-transition-iterations=N", "data has no phases", "--exit-interval"},

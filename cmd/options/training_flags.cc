@@ -18,8 +18,9 @@ void add_model(OptionTable& t, ModelOptions& m) {
   t.add("hidden-size", m.hidden_size, "N", "width of the residual stream").between(1, kMostHidden).no_default();
   t.add("ffn-hidden-size", m.ffn_hidden_size, "N", "width of the feed-forward network; default 4h, with --swiglu 8h/3")
       .between(1, kMostInt);
-  t.add("num-attention-heads", m.num_attention_heads, "N", "query heads").at_least(1).no_default();
-  t.add("kv-channels", m.kv_channels, "N", "head dimension; default hidden-size / num-attention-heads").at_least(1);
+  t.add("num-attention-heads", m.num_attention_heads, "N", "query heads").between(1, kMostInt).no_default();
+  t.add("kv-channels", m.kv_channels, "N", "head dimension; default hidden-size / num-attention-heads")
+      .between(1, kMostInt);
   t.add("group-query-attention", m.group_query_attention, "", "share key and value heads among query heads");
   t.add("num-query-groups", m.num_query_groups, "N", "key and value heads, with --group-query-attention").at_least(1);
   t.add("max-position-embeddings", m.max_position_embeddings, "N", "positions of the learned table", "tokens")
@@ -50,12 +51,14 @@ void add_model(OptionTable& t, ModelOptions& m) {
 
 void add_experts(OptionTable& t, ModelOptions& m) {
   t.group("Experts");
-  t.add("num-experts", m.num_experts, "N", "feed-forward networks of a layer, for --dry-run alone; 0: one");
+  t.add("num-experts", m.num_experts, "N", "feed-forward networks of a layer, for --dry-run alone; 0: one").between(0, kMostInt);
   t.add("moe-layer-freq", m.moe_layer_freq, "N|LIST", "every N-th layer has experts, or a list as ([0]*3+[1]*58)");
-  t.add("moe-ffn-hidden-size", m.moe_ffn_hidden_size, "N", "width of an expert; default ffn-hidden-size");
-  t.add("moe-router-topk", m.moe_router_topk, "N", "experts a token visits");
+  t.add("moe-ffn-hidden-size", m.moe_ffn_hidden_size, "N", "width of an expert; default ffn-hidden-size")
+      .between(1, kMostInt);
+  t.add("moe-router-topk", m.moe_router_topk, "N", "experts a token visits").between(1, kMostInt);
   t.add("moe-shared-expert-intermediate-size", m.moe_shared_expert_intermediate_size, "N",
-        "width of what every token visits besides; 0: nothing");
+        "width of what every token visits besides; 0: nothing")
+      .between(0, kMostInt);
 }
 
 void add_parallel(OptionTable& t, TrainingOptions& o) {

@@ -268,38 +268,6 @@ void remove_directory(const fs::path& dir) {
 
 std::vector<IterationInfo> list_iterations(const fs::path& root) { return scan(root, 0); }
 
-std::vector<fs::path> retain(const fs::path& root, const RetainPolicy& policy, bool dry_run) {
-  std::vector<fs::path> removed;
-  if (policy.keep_newest <= 0) return removed;
-  std::vector<IterationInfo> complete;
-  bool tracked = false;
-  for (auto& i : list_iterations(root))
-    if (i.complete) {
-      tracked |= i.tracked;
-      complete.push_back(std::move(i));
-    }
-  // Without a sound tracker nobody knows which one the next start takes; all stay.
-  if (!tracked) return removed;
-  const auto newest = complete.size() - std::min(complete.size(), static_cast<std::size_t>(policy.keep_newest));
-  for (std::size_t k = 0; k < newest; ++k) {
-    const auto& i = complete[k];
-    if (i.tracked || (policy.keep_interval > 0 && i.iteration % policy.keep_interval == 0)) continue;
-    if (!dry_run) remove_directory(i.dir);
-    removed.push_back(i.dir);
-  }
-  return removed;
-}
-
-std::optional<fs::path> drop_superseded(const fs::path& root, std::optional<std::int64_t> tracked_before,
-                                        std::int64_t committed, std::int64_t interval) {
-  if (interval <= 0 || !tracked_before || *tracked_before <= 0) return std::nullopt;
-  if (*tracked_before >= committed || *tracked_before % interval == 0) return std::nullopt;
-  const auto dir = root / iteration_name(*tracked_before);
-  if (!is_folder(dir) || fs::is_symlink(fs::symlink_status(dir))) return std::nullopt;
-  remove_directory(dir);
-  return dir;
-}
-
 namespace {
 
 bool has_form(const std::string& name, const std::string& head, const std::string& tail) {
@@ -318,17 +286,58 @@ bool is_written_by_a_save(const fs::directory_entry& entry) {
          (name == kManifestName || has_form(name, "data_", ".safetensors") || has_form(name, "rank_", ".json"));
 }
 
+// Why a directory stays though it could go, or "".
+std::string kept_for(const fs::path& dir) {
+  const auto entries = entries_of(dir);
+  const auto foreign = std::find_if_not(entries.begin(), entries.end(), is_written_by_a_save);
+  if (foreign == entries.end()) return "";
+  return fmt::format("{} stays: {} in it is not written by a save", dir.string(), foreign->path().filename().string());
+}
+
 }  // namespace
+
+Garbage retain(const fs::path& root, const RetainPolicy& policy, bool dry_run) {
+  Garbage out;
+  if (policy.keep_newest <= 0) return out;
+  std::vector<IterationInfo> complete;
+  bool tracked = false;
+  for (auto& i : list_iterations(root))
+    if (i.complete) {
+      tracked |= i.tracked;
+      complete.push_back(std::move(i));
+    }
+  // Without a sound tracker nobody knows which one the next start takes; all stay.
+  if (!tracked) return out;
+  const auto newest = complete.size() - std::min(complete.size(), static_cast<std::size_t>(policy.keep_newest));
+  for (std::size_t k = 0; k < newest; ++k) {
+    const auto& i = complete[k];
+    if (i.tracked || (policy.keep_interval > 0 && i.iteration % policy.keep_interval == 0)) continue;
+    if (auto reason = kept_for(i.dir); !reason.empty()) {
+      out.left.push_back(std::move(reason));
+      continue;
+    }
+    if (!dry_run) remove_directory(i.dir);
+    out.removed.push_back(i.dir);
+  }
+  return out;
+}
+
+std::optional<fs::path> drop_superseded(const fs::path& root, std::optional<std::int64_t> tracked_before,
+                                        std::int64_t committed, std::int64_t interval) {
+  if (interval <= 0 || !tracked_before || *tracked_before <= 0) return std::nullopt;
+  if (*tracked_before >= committed || *tracked_before % interval == 0) return std::nullopt;
+  const auto dir = root / iteration_name(*tracked_before);
+  if (!is_folder(dir) || fs::is_symlink(fs::symlink_status(dir))) return std::nullopt;
+  remove_directory(dir);
+  return dir;
+}
 
 Garbage collect_garbage(const fs::path& root, bool dry_run) {
   Garbage out;
   for (const auto& i : list_iterations(root)) {
     if (i.complete || i.tracked) continue;
-    const auto entries = entries_of(i.dir);
-    const auto foreign = std::find_if_not(entries.begin(), entries.end(), is_written_by_a_save);
-    if (foreign != entries.end()) {
-      out.left.push_back(fmt::format("{} stays: {} in it is not written by a save", i.dir.string(),
-                                     foreign->path().filename().string()));
+    if (auto reason = kept_for(i.dir); !reason.empty()) {
+      out.left.push_back(std::move(reason));
       continue;
     }
     if (!dry_run) remove_directory(i.dir);

@@ -65,12 +65,16 @@ struct RetainPolicy {
   std::int64_t keep_interval = 0;
 };
 
+// What went, with `dry_run` what would go; and what stays for something foreign in it, a sentence each.
+struct Garbage {
+  std::vector<std::filesystem::path> removed;
+  std::vector<std::string> left;
+};
+
 // Remove what the policy does not keep. Never the one the tracker names, never the only complete one, nothing
-// incomplete. A directory is renamed to a temporary name first, so one half removed is never taken for a checkpoint.
+// incomplete, and no directory that holds what no save writes. A directory is renamed to a temporary name first, so one half removed is never taken for a checkpoint.
 //   fails  Error{io}
-//   gives  the removed paths;  with `dry_run` what would go
-std::vector<std::filesystem::path> retain(const std::filesystem::path& root, const RetainPolicy& policy,
-                                          bool dry_run = false);
+Garbage retain(const std::filesystem::path& root, const RetainPolicy& policy, bool dry_run = false);
 
 // What a save with --save-retain-interval does after its commit, by Megatron's rule: the iteration that the tracker
 // named before goes, unless it is 0, a multiple of `interval`, newer than `committed`, or a link.
@@ -83,11 +87,6 @@ std::optional<std::filesystem::path> drop_superseded(const std::filesystem::path
 
 // Remove what no save will ever finish: temporary and incomplete directories that hold nothing but what a save writes
 // (manifest.json, data_*.safetensors, rank_*.json and their temporary names). Call when nobody is saving there.
-//   gives  the removed paths, with `dry_run` what would go; and those left for something foreign in them, a sentence each
-struct Garbage {
-  std::vector<std::filesystem::path> removed;
-  std::vector<std::string> left;
-};
 Garbage collect_garbage(const std::filesystem::path& root, bool dry_run);
 
 // A --save directory and not something else: a tracker, an iteration or a run's lock is in it.

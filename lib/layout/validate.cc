@@ -30,6 +30,7 @@ std::string nearest_multiples(std::int64_t of, std::int64_t wanted) {
 }
 
 constexpr int kMaxWorld = 1'000'000;
+constexpr std::int64_t kMostWidth = INT32_MAX;  // of a product: its sides are ints of the matrix library
 
 class Checker {
  public:
@@ -67,7 +68,11 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
       if (!c.positive("num-attention-heads", a.heads) || !c.positive("num-query-groups", a.kv_heads)) return;
       if (a.head_dim == m.hidden / a.heads)  // not by kv-channels, which may be anything
         c.divides("hidden-size", m.hidden, "num-attention-heads", a.heads);
-      c.positive("kv-channels", a.head_dim);
+      // The widest product has q, k and v in one.
+      if (c.positive("kv-channels", a.head_dim) && (std::int64_t{a.heads} + 2 * std::int64_t{a.kv_heads}) * a.head_dim > kMostWidth)
+        c.add(fmt::format("num-attention-heads {} and num-query-groups {} with kv-channels {} are more than {} features",
+                          a.heads, a.kv_heads, a.head_dim, kMostWidth),
+              fmt::format("kv-channels {}", std::max<std::int64_t>(1, kMostWidth / (std::int64_t{a.heads} + 2 * std::int64_t{a.kv_heads}))));
       if (a.rotary.on && a.head_dim % 2 != 0)
         c.add(fmt::format("kv-channels {} is odd, rotary positions need pairs", a.head_dim),
               fmt::format("kv-channels {} or {}", a.head_dim - 1, a.head_dim + 1));

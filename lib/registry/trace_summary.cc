@@ -11,7 +11,7 @@ namespace mt {
 
 namespace {
 
-enum class Kind : std::uint8_t { step, lane, exposed, bubble, other };
+enum class Kind : std::uint8_t { step, lane, exposed, bubble, other };  // outer ones first
 
 struct Span {
   double begin_us, end_us;
@@ -34,7 +34,8 @@ Kind kind_of(const std::string& category) {
 TraceRow row_of(int rank, Rank& r, std::int64_t skip_steps) {
   constexpr double kTouch_us = 2e-3;
   std::sort(r.spans.begin(), r.spans.end(), [](const Span& a, const Span& b) {
-    return a.begin_us != b.begin_us ? a.begin_us < b.begin_us : a.end_us > b.end_us;
+    if (a.begin_us != b.begin_us) return a.begin_us < b.begin_us;
+    return a.end_us != b.end_us ? a.end_us > b.end_us : a.kind < b.kind;
   });
   TraceRow row;
   row.rank = rank;

@@ -75,9 +75,15 @@ class Reader {
     if (fields.size() < least) fail(fmt::format("{} fields after '{}'", fields.size() - 1, fields[0]), form);
   }
 
+  void at_most(const Fields& fields, std::size_t most, const char* form) const {
+    for (std::size_t i = most; i < fields.size(); ++i)
+      if (!fields[i].empty()) fail(fmt::format("'{}' is a field too many", fields[i]), form);
+  }
+
   void begin(const Fields& fields) {
     if (fields[0] != "mt-schedule" || fields.size() < 2)
       fail("this is no schedule", "'mt-schedule<tab>1' in the first line");
+    at_most(fields, 2, "'mt-schedule<tab>1'");
     if (fields[1] != "1") fail(fmt::format("version {} of the format is unknown", fields[1]), "version 1");
     begun_ = true;
   }
@@ -92,10 +98,12 @@ class Reader {
       s_.copies = number(fields[1], 1, "copies");
     else
       fail(fmt::format("'{}' is no act and no key", fields[0]), "mt-schedule(5) lists both");
+    at_most(fields, 2, "one value after the key");
   }
 
   void lane(const Fields& fields) {
     wants(fields, 3, "'lane<tab>RANK<tab>STAGES', stages separated by commas");
+    at_most(fields, 4, "'lane<tab>RANK<tab>STAGES<tab>MAX_IN_FLIGHT'");
     if (number(fields[1], 0, "rank") != s_.pp())
       fail(fmt::format("lane of rank {}", fields[1]), fmt::format("ranks in order, so rank {}", s_.pp()));
     auto& stages = s_.stage_of.emplace_back();
@@ -123,6 +131,8 @@ class Reader {
       const auto equals = fields[i].find('=');
       const auto key = fields[i].substr(0, equals);
       const auto value = equals == std::string_view::npos ? std::string_view() : fields[i].substr(equals + 1);
+      for (std::size_t k = 3; k < i; ++k)
+        if (fields[k].substr(0, fields[k].find('=')) == key) fail(fmt::format("{}= is there twice", key), "once");
       if (key == "tower")
         step.tower = number(value, 0, "tower");
       else if (key == "segments")
@@ -140,6 +150,9 @@ class Reader {
       fail(fmt::format("a {} without peer and channel", act_name(act)), "peer=RANK<tab>channel=N");
     if ((act == Act::forward_backward) != (step.backward_chunk >= 0))
       fail("backward= belongs to forward_backward, and only there", "backward=CHUNK:MICRO_BATCH");
+    if ((step.peer >= 0 || step.channel >= 0) && !is_send(act) && !is_recv(act)) fail("peer= and channel= belong to sends and receives", "neither");
+    if (step.last_segment >= 0 && step.last_segment < step.first_segment)
+      fail(fmt::format("segments {}-{} end before they begin", step.first_segment, step.last_segment), "FIRST-LAST");
     s_.lanes.back().push_back(step);
   }
 

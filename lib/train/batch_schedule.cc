@@ -1,6 +1,11 @@
 #include "train/batch_schedule.h"
 
 #include <algorithm>
+#include <cctype>
+#include <climits>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -42,6 +47,62 @@ BatchSchedule BatchSchedule::ramp_up(const std::vector<std::int64_t>& w, int ful
     while (static_cast<double>(from) / each < static_cast<double>(k)) ++from;
     s.parts_.push_back({from, static_cast<int>(w[0] + k * w[1])});
   }
+  return s;
+}
+
+namespace {
+
+// A whole number with K, M, B or T behind it; −1: it is none, or too large to count.
+std::int64_t tokens_of(const std::string& text) {
+  char* end = nullptr;
+  double n = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || std::isspace(static_cast<unsigned char>(text[0])) != 0) return -1;
+  const std::string unit(end);
+  const struct { const char* name; double size; } units[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}};
+  for (const auto& u : units) {
+    if (unit != u.name) continue;
+    n *= u.size;
+    const bool counts = n >= 0 && n <= static_cast<double>(BatchSchedule::kMostSamples) && n == std::floor(n);
+    return counts ? static_cast<std::int64_t>(n) : -1;
+  }
+  return -1;
+}
+
+}  // namespace
+
+BatchSchedule::Steps BatchSchedule::read_steps(const std::vector<std::string>& words, int seq_length) {
+  std::string text;
+  for (const auto& w : words) text += w + " ";
+  std::istringstream in(text);
+  Steps steps;
+  std::int64_t before = -1;
+  for (std::string word; in >> word;) {
+    const auto colon = word.find(':');
+    const std::string size = colon == std::string::npos ? "" : word.substr(colon + 1);
+    const std::int64_t tokens = tokens_of(word.substr(0, colon));
+    char* end = nullptr;
+    const long long batch = std::strtoll(size.c_str(), &end, 10);
+    if (tokens < 0 || size.empty() || *end != '\0' || batch < 1 || batch > INT_MAX)
+      steps.problem = fmt::format("step-batch-size-schedule: '{}' is no TOKENS:SAMPLES", word);
+    else if (steps.parts.empty() && tokens != 0)
+      steps.problem = fmt::format("step-batch-size-schedule begins at {} tokens, not at 0", tokens);
+    else if (tokens <= before)
+      steps.problem = fmt::format("step-batch-size-schedule: {} tokens do not come behind {}", tokens, before);
+    if (!steps.problem.empty()) return steps;
+    before = tokens;
+    const std::int64_t from = (tokens + seq_length - 1) / seq_length;
+    // Of thresholds within one sample the last counts.
+    if (!steps.parts.empty() && steps.parts.back().first == from) steps.parts.pop_back();
+    steps.parts.emplace_back(from, static_cast<int>(batch));
+  }
+  if (steps.parts.empty()) steps.problem = "step-batch-size-schedule is empty";
+  return steps;
+}
+
+BatchSchedule BatchSchedule::of_steps(const Steps& steps) {
+  MT_CHECK(steps.problem.empty(), "{}", steps.problem);
+  BatchSchedule s;
+  for (const auto& [from, batch] : steps.parts) s.parts_.push_back({from, batch});
   return s;
 }
 

@@ -42,8 +42,9 @@ void check_ramp(const TrainingOptions& o) {
                                 : size != o.batch.global_batch ? "a file holds one number of micro-batches"
                                                                : "";
     if (!problem.empty())
-      throw Error(Code::config, fmt::format("--rampup-batch-size passes {}, with --pipeline-schedule {}: {}", size,
-                                            o.schedule, problem),
+      throw Error(Code::config, fmt::format("--{} passes {}, with --pipeline-schedule {}: {}",
+                                            o.step_batch_sizes.empty() ? "rampup-batch-size" : "step-batch-size-schedule",
+                                            size, o.schedule, problem),
                   "", "a larger start or increment, or another --pipeline-schedule");
   }
 }
@@ -86,6 +87,14 @@ std::vector<Problem> set_problems(const TrainingOptions& o) {
     add("validation-set-names without multiple-validation-sets", "--multiple-validation-sets");
   if (o.multiple_validation_sets && !o.validation_set_names.empty() && !d.valid_path.empty()) {
     const std::size_t sets = data::parse_data_path(d.valid_path).prefixes.size();
+    for (std::size_t i = 0; i < o.validation_set_names.size(); ++i) {
+      const auto& names = o.validation_set_names;
+      const auto mine = names.begin() + static_cast<std::ptrdiff_t>(i);
+      if (names[i].empty() || std::any_of(names[i].begin(), names[i].end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }))
+        add(fmt::format("validation-set-names: name {} is empty or has a control character", i + 1), "a name of one line");
+      else if (std::find(names.begin(), mine, names[i]) != mine)
+        add(fmt::format("validation-set-names: '{}' is there twice", names[i]), "a name for each");
+    }
     if (sets != o.validation_set_names.size())
       add(fmt::format("{} validation-set-names for {} sets", o.validation_set_names.size(), sets), "a name for each");
   }
@@ -159,11 +168,14 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
     add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
   if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
   if (o.async_save && o.save.empty()) add("async-save without save", "--save DIR");
-  if (o.save_retain_interval != 0 &&
-      (o.save_interval <= 0 || o.save_retain_interval < 0 || o.save_retain_interval % o.save_interval != 0))
+  if (o.save_retain_interval != 0 && o.save_interval <= 0)
+    add(fmt::format("save-retain-interval {} without save-interval", o.save_retain_interval),
+        fmt::format("--save-interval {}", o.save_retain_interval));
+  else if (o.save_retain_interval != 0 && (o.save_retain_interval < 0 || o.save_retain_interval % o.save_interval != 0))
     add(fmt::format("save-retain-interval {} is not a multiple of save-interval {}", o.save_retain_interval,
                     o.save_interval),
-        o.save_interval > 0 ? fmt::format("--save-retain-interval {}", o.save_interval * 10) : "--save-interval 100");
+        fmt::format("--save-retain-interval {}",
+                    std::max<std::int64_t>(1, o.save_retain_interval / o.save_interval) * o.save_interval));
   if (o.lr.warmup_fraction < 0 || o.lr.warmup_fraction >= 1)
     add(fmt::format("lr-warmup-fraction {} is not in [0, 1)", o.lr.warmup_fraction), "--lr-warmup-fraction 0.01");
   if (o.optimizer.adam.beta1 < 0 || o.optimizer.adam.beta1 >= 1 || o.optimizer.adam.beta2 < 0 || o.optimizer.adam.beta2 >= 1)
@@ -200,6 +212,19 @@ bool nothing_to_load(const TrainingOptions& o) {
   return !std::filesystem::exists(o.load) || (!read_tracker(o.load) && list_iterations(o.load).empty());
 }
 
+namespace {
+
+// What stands for the global batch size where the batch changes by steps: memory and validation are of the largest.
+std::optional<int> largest_step_batch(const TrainingOptions& o) {
+  const auto steps = BatchSchedule::read_steps(o.step_batch_sizes, std::max(1, o.batch.seq_length));
+  if (!steps.problem.empty()) return std::nullopt;
+  int largest = 1;
+  for (const auto& [from, size] : steps.parts) largest = std::max(largest, size);
+  return largest;
+}
+
+}  // namespace
+
 TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) {
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
@@ -209,7 +234,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   const int model_ranks = static_cast<int>(std::min(1e9, 1.0 * std::max(1, p.tp) * std::max(1, p.cp) * std::max(1, p.pp)));
   if (o.data_parallel_size) p.dp = *o.data_parallel_size;
   else if (world > 0) p.dp = std::max(1, world / model_ranks);
-  if (!o.global_batch_given) o.batch.global_batch = o.batch.micro_batch * p.dp;
+  if (!o.global_batch_given) o.batch.global_batch = largest_step_batch(o).value_or(o.batch.micro_batch * p.dp);
   const ModelSpec model = model_of(o);
   auto problems = o.flag_problems;
   const std::size_t before_split = problems.size();

@@ -32,6 +32,11 @@ void add_fp8_problems(const TrainingOptions& o, const ModelSpec& model, std::vec
   if (!o.bf16) add("fp8-format rounds the operands of a bf16 run", "--bf16");
   if (o.fp8.recipe == "mxfp8" || o.fp8.recipe == "custom")
     add(fmt::format("fp8-recipe {} is not here", o.fp8.recipe), "delayed, tensorwise or blockwise");
+  if (o.fp8.first_last_layers_bf16 &&
+      std::int64_t{model.fp8.first_bf16} + model.fp8.last_bf16 > model.num_layers())
+    add(fmt::format("num-layers-at-start-in-bf16 {} and num-layers-at-end-in-bf16 {} are more than num-layers {}",
+                    model.fp8.first_bf16, model.fp8.last_bf16, model.num_layers()),
+        "smaller ones, or no --fp8-format");
   if (o.fp8.first_last_layers_bf16 && model.fp8.recipe == Fp8Spec::Recipe::delayed)
     add("first-last-layers-bf16 with fp8-recipe delayed, whose histories cover all layers", "--fp8-recipe tensorwise");
   if (model.fp8.recipe != Fp8Spec::Recipe::blockwise || o.parallel.tp < 2) return;

@@ -32,6 +32,17 @@ Schedule sample_of(const TrainingOptions& o) {
   return holds_all ? schedule_of(o) : s;
 }
 
+// Of few micro-batches, where the name takes so few: its chunks and stages are those of the whole, and a search of it is
+// short.
+Schedule small_schedule_of(const TrainingOptions& o) {
+  ScheduleSpec spec = schedule_spec_of(o);
+  const int all = spec.num_micro_batches;
+  spec.num_micro_batches = std::min(all, 2 * std::max(spec.pp, spec.group_size));
+  const ScheduleRow* row = find_schedule(o.schedule);
+  if (row != nullptr && !problem_of(*row, spec).empty()) spec.num_micro_batches = all;
+  return make_schedule(o.schedule, spec);
+}
+
 bool is_v(const Schedule& s) {
   const int last = s.pp() - 1;
   return s.pp() > 1 && s.chunks() == 2 && s.stage_of[static_cast<std::size_t>(last)][1] == s.pp();
@@ -63,6 +74,12 @@ void check_file(const TrainingOptions& o, const Schedule& s) {
       if (step.act == Act::swap_in || step.act == Act::swap_out || step.act == Act::collective)
         throw Error(Code::config, fmt::format("the schedule has {} steps, which training does not run", act_name(step.act)),
                     o.schedule, "leave them out");
+  for (const Lane& lane : s.lanes)
+    for (const Step& step : lane)
+      if (step.tower != 0 || step.first_segment != 0 || step.last_segment >= 0)
+        throw Error(Code::config, fmt::format("the schedule has a {} of {}, and training runs whole chunks of one tower",
+                                              act_name(step.act), step.tower != 0 ? "another tower" : "some segments"),
+                    o.schedule, "no tower= and no segments=");
 }
 
 }  // namespace
@@ -98,7 +115,7 @@ void check_schedule(const TrainingOptions& o) {
     if (row->copies != 1) refuse("needs two copies of the weights");
     if (const std::string problem = problem_of(*row, schedule_spec_of(o)); !problem.empty()) refuse(problem);
   }
-  const Schedule s = sample_of(o);
+  const Schedule s = names_schedule_file(o.schedule) ? schedule_of(o) : small_schedule_of(o);
   if (names_schedule_file(o.schedule)) check_file(o, s);
   if (s.copies != 1) refuse("needs two copies of the weights");
   if (s.chunks() != o.parallel.vpp)

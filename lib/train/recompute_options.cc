@@ -1,6 +1,9 @@
 #include "train/recompute_options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "layout/pipeline_split.h"
 #include "train/flag_choice.h"
 #include "train/trainer.h"
 
@@ -58,6 +61,14 @@ RecomputeSpec recompute_spec_of(const TrainingOptions& o, std::vector<Problem>& 
   if (full && !r.num_layers) add("recompute-granularity full needs recompute-num-layers", "--recompute-num-layers 1");
   if (r.num_layers && *r.num_layers < 1)
     add(fmt::format("recompute-num-layers is {}, must be at least 1", *r.num_layers), "--recompute-num-layers 1");
+  if (full && r.num_layers && *r.num_layers >= 1) {
+    const auto stages = layers_of_stages(o.parallel, model_of(o).num_layers());
+    const int most = std::max(1, *std::max_element(stages.begin(), stages.end()));
+    if (*r.num_layers > most)
+      add(fmt::format("recompute-num-layers {} is more than the {} layer{} of the largest stage", *r.num_layers, most,
+                      most == 1 ? "" : "s"),
+          fmt::format("--recompute-num-layers {}", most));
+  }
   for (const auto& name : r.modules) {
     const Module& m = find_module(name);
     if (m.flag == nullptr) add(fmt::format("recompute-modules {}: {}", name, m.reason), "core_attn, mlp, layernorm, mlp_act");

@@ -8,6 +8,7 @@ Json remembered_options(const TrainingOptions& o) {
   Json j{{"seq-length", o.batch.seq_length},
          {"global-batch-size", o.batch.global_batch},
          {"rampup-batch-size", o.rampup_batch_size},
+         {"step-batch-size-schedule", o.step_batch_sizes},
          {"mean-of-means-loss", o.mean_of_means_loss},
          {"mock-data", o.data.mock_data},
          {"train-data-path", o.data.train_path},

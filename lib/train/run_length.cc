@@ -10,22 +10,36 @@ namespace {
 
 using Problems = std::vector<Problem>;
 
+void check_sizes(const TrainingOptions& o, const char* flag, Problems& problems) {
+  const std::int64_t unit = std::int64_t{std::max(1, o.batch.micro_batch)} * std::max(1, o.parallel.dp);
+  for (int size : o.batch_schedule.sizes()) {
+    if (size % unit == 0) continue;
+    problems.push_back({fmt::format("{} passes {}, not divisible by micro-batch-size·data-parallel-size {}", flag, size, unit),
+                        fmt::format("sizes in multiples of {}", unit)});
+    return;
+  }
+}
+
+void fill_step_schedule(TrainingOptions& o, Problems& problems) {
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  if (o.global_batch_given) add("step-batch-size-schedule and global-batch-size exclude each other", "one of them");
+  if (!o.rampup_batch_size.empty()) add("step-batch-size-schedule and rampup-batch-size exclude each other", "one of them");
+  const auto steps = BatchSchedule::read_steps(o.step_batch_sizes, std::max(1, o.batch.seq_length));
+  if (!steps.problem.empty()) return add(steps.problem, "--step-batch-size-schedule '0:32 1B:64'");
+  o.batch_schedule = BatchSchedule::of_steps(steps);
+  check_sizes(o, "step-batch-size-schedule", problems);
+}
+
 void fill_batch_schedule(TrainingOptions& o, Problems& problems) {
   o.batch_schedule = BatchSchedule(std::max(1, o.batch.global_batch));
+  if (!o.step_batch_sizes.empty()) return fill_step_schedule(o, problems);
   if (o.rampup_batch_size.empty()) return;
   if (const auto text = BatchSchedule::ramp_up_problem(o.rampup_batch_size, o.batch.global_batch); !text.empty()) {
     problems.push_back({text, "--rampup-batch-size 32 32 1000000"});
     return;
   }
   o.batch_schedule = BatchSchedule::ramp_up(o.rampup_batch_size, o.batch.global_batch);
-  const int unit = std::max(1, o.batch.micro_batch) * std::max(1, o.parallel.dp);
-  for (int size : o.batch_schedule.sizes()) {
-    if (size % unit == 0) continue;
-    problems.push_back({fmt::format("rampup-batch-size passes {}, not divisible by micro-batch-size·data-parallel-size {}",
-                                    size, unit),
-                        fmt::format("start and increment in multiples of {}", unit)});
-    return;
-  }
+  check_sizes(o, "rampup-batch-size", problems);
 }
 
 // Lengths in steps are counted in samples.
@@ -91,6 +105,10 @@ void complete_run_length(TrainingOptions& o, Problems& problems) {
     if (used < *o.train_samples)
       o.notices.push_back(fmt::format("--train-samples {}: the last {} do not fill a batch and are not trained",
                                       *o.train_samples, *o.train_samples - used));
+  } else if (!o.step_batch_sizes.empty() && o.train_iters > 0) {
+    o.notices.push_back(fmt::format("--step-batch-size-schedule: lengths in iterations are counted through the changing "
+                                    "batch, so --train-iters {} are {} samples", o.train_iters,
+                                    o.batch_schedule.samples_after(o.train_iters)));
   } else if (!o.rampup_batch_size.empty() && o.train_iters > 0) {
     o.notices.push_back(fmt::format(
         "--rampup-batch-size: lengths in iterations are counted through the growing batch, so --train-iters {} are {} "
@@ -98,6 +116,10 @@ void complete_run_length(TrainingOptions& o, Problems& problems) {
         o.train_iters * o.batch.global_batch));
   }
   check_curve(o, problems);
+  for (const std::int64_t i : o.iterations_to_skip)
+    if (o.train_iters > 0 && i > o.train_iters)
+      problems.push_back({fmt::format("iterations-to-skip {} is behind the last of {} iterations", i, o.train_iters),
+                          "leave it out"});
 }
 
 LrSchedule lr_schedule_of(const TrainingOptions& o) {

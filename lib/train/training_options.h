@@ -91,6 +91,7 @@ struct TrainingOptions {
   std::int64_t train_iters = -1;               // required, or:
   std::optional<std::int64_t> train_samples;  // complete_options makes train_iters of it
   std::vector<std::int64_t> rampup_batch_size;  // start, increment, samples; empty: one size throughout
+  std::vector<std::string> step_batch_sizes;    // TOKENS:SAMPLES …, instead of global_batch; empty: none
   BatchSchedule batch_schedule;                 // made by complete_options
   std::vector<std::int64_t> iterations_to_skip;  // their samples are read over, nothing is trained
   bool mean_of_means_loss = false;  // the mean over micro-batches of each one's mean over tokens

@@ -7,7 +7,7 @@
 # Takes about 10 s a row: 3 minutes.
 set -euo pipefail
 export PATH="$1:$PATH"
-mpiexec="$2"
+mpiexec="${2:-}"
 steps="${3:-6}" ms="${4:-20}" limit="${5:-1.05}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT

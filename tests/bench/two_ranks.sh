@@ -100,7 +100,7 @@ for row in "$@"; do
   ratios="$(paste a.rates b.rates | awk '{ print $1 / $2 }' | sort -g | awk -v wanted="$wanted" -v row="$row" '{ v[NR] = $1 } END {
     middle = v[int((NR + 1) / 2)]; lower = v[int((NR + 3) / 4)]; upper = v[int((3 * NR + 3) / 4)]
     held = row == "zero1" || row == "overlap" ? upper : middle
-    printf "%.3f\t%.3f\t%.3f\t%s", middle, lower, upper, wanted == "-" ? "-" : held >= wanted ? "ok" : "below" }')"
+    printf "%.3f\t%.3f\t%.3f\t%s", middle, lower, upper, (wanted == "-" ? "-" : (held >= wanted ? "ok" : "below")) }')"
   printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$row" "$(median a.rates)" "$(median b.rates)" "$(cut -f 1-3 <<< "$ratios")" \
     "$wanted" "$limit" "$(cut -f 4 <<< "$ratios")" "$(shares a)"
 done

@@ -123,24 +123,34 @@ TEST_F(IterationsTest, ListingShowsCompleteIncompleteAndUnfinished) {
 TEST_F(IterationsTest, RetentionKeepsTheNewestTheMultiplesAndTheTracked) {
   for (const int i : {10, 20, 30, 40, 50, 60}) save(i);
   tracker("20");
-  EXPECT_EQ(retain(root_.path(), {2, 30}, true), (std::vector<fs::path>{dir(10), dir(40)}));
+  EXPECT_EQ(retain(root_.path(), {2, 30}, true).removed, (std::vector<fs::path>{dir(10), dir(40)}));
   EXPECT_TRUE(fs::exists(dir(10))) << "a dry run removes nothing";
-  const auto removed = retain(root_.path(), {2, 30});
+  const auto removed = retain(root_.path(), {2, 30}).removed;
   EXPECT_EQ(removed, (std::vector<fs::path>{dir(10), dir(40)}));
   std::vector<std::int64_t> left;
   for (const auto& i : list_iterations(root_.path())) left.push_back(i.iteration);
   EXPECT_EQ(left, (std::vector<std::int64_t>{20, 30, 50, 60}));
-  EXPECT_TRUE(retain(root_.path(), {0, 0}).empty());
+  EXPECT_TRUE(retain(root_.path(), {0, 0}).removed.empty());
+}
+
+TEST_F(IterationsTest, RetentionLeavesADirectoryWithAnythingThatNoSaveWrites) {
+  for (const int i : {10, 20, 30}) save(i);
+  std::ofstream(dir(10) / "notes.txt") << "mine";
+  const auto out = retain(root_.path(), {1, 0});
+  EXPECT_EQ(out.removed, (std::vector<fs::path>{dir(20)}));
+  ASSERT_EQ(out.left.size(), 1u);
+  EXPECT_NE(out.left[0].find("iter_0000010 stays: notes.txt in it is not written by a save"), std::string::npos) << out.left[0];
+  EXPECT_TRUE(fs::exists(dir(10) / "manifest.json"));
 }
 
 TEST_F(IterationsTest, RetentionNeverRemovesTheOnlyCompleteCheckpoint) {
   save(10);
   save(20);
   fs::remove(dir(20) / "manifest.json");
-  EXPECT_TRUE(retain(root_.path(), {1, 0}).empty());  // the tracker's is broken; nobody knows which one is needed
+  EXPECT_TRUE(retain(root_.path(), {1, 0}).removed.empty());  // the tracker's is broken; nobody knows which one is needed
   EXPECT_TRUE(fs::exists(dir(10) / "manifest.json"));
   fs::remove(root_ / kTrackerName);
-  EXPECT_TRUE(retain(root_.path(), {1, 0}).empty());
+  EXPECT_TRUE(retain(root_.path(), {1, 0}).removed.empty());
   EXPECT_EQ(resolve(root_.path()).iteration, 10);
 }
 

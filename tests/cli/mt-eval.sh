@@ -107,6 +107,15 @@ expect 6 "data_00000.safetensors" mt-eval ppl --load run/iter_0000006 --input in
 truncate -s +1 run/iter_0000006/data_00000.safetensors
 expect 5 "standard output" sh -c "mt-eval ppl --load run --input in.jsonl ${bytes[*]} > /dev/full"
 
+# A model trained in fp8 is computed in bf16, and both lines and numbers say so.
+mt-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --mock-data \
+  --vocab-size 257 --micro-batch-size 1 --global-batch-size 2 --train-iters 1 --lr 1e-3 --registry none --bf16 \
+  --fp8-format hybrid --fp8-recipe tensorwise --save fp8 > /dev/null 2>&1
+expect 0 "trained with --fp8-format hybrid --fp8-recipe tensorwise; it is computed in bf16, without rounding to fp8" \
+  mt-eval ppl --load fp8 --input in.jsonl "${bytes[@]}"
+says $'compute_dtype\tbf16'
+expect 0 "it is computed in f32" mt-eval generate --load fp8 --prompt a --max-new-tokens 2 --fp32 "${bytes[@]}"
+
 # An evaluation is recorded.
 [ ! -e mt-runs.db ] || fail "a registry nobody asked for"
 mt-eval ppl --load run --input in.jsonl --tokenizer-type ByteTokenizer > out.txt

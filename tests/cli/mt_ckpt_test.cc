@@ -50,6 +50,37 @@ TEST_F(MtCkpt, InfoReadsTheManifestAlone) {
   EXPECT_EQ(masters * 4, objects.size() - 1);
 }
 
+TEST_F(MtCkpt, VerifyOfADirectoryWhoseNewestIsBrokenFailsAndSaysWhichOneALoadTakes) {
+  good("mt-ckpt random --save a --iteration 10 && mt-ckpt random --save a --iteration 20");
+  fs::resize_file(data(), 100);
+  auto o = run("mt-ckpt verify a");
+  EXPECT_EQ(o.status, 6);
+  EXPECT_CONTAINS(o.out, "sound\t");  // of iteration 10
+  EXPECT_CONTAINS(o.out, "broken\t");
+  EXPECT_CONTAINS(o.err, "the newest checkpoint is broken: ");
+  EXPECT_CONTAINS(o.err, "iter_0000020: data_00000.safetensors: wanted");
+  EXPECT_CONTAINS(o.err, "a load takes iteration 10, which is sound");
+  EXPECT_EQ(run("mt-ckpt verify a --json").objects()[0]["broken"].size(), 1u);
+  good("mt-ckpt verify a --ckpt-step 10");
+  good("mt-ckpt verify a/iter_0000010");
+  fs::remove_all(*this / "a/iter_0000020");
+  fs::create_directory(*this / "a/.iter_0000020.tmp");  // a save that was killed is no checkpoint
+  std::ofstream(*this / "a/latest_checkpointed_iteration.txt") << "10";
+  good("mt-ckpt verify a");
+}
+
+TEST_F(MtCkpt, GcKeepsACompleteIterationThatHoldsSomebodysFile) {
+  good("mt-ckpt random --save a --iteration 10 && mt-ckpt random --save a --iteration 20");
+  std::ofstream(*this / "a/iter_0000010/notes.txt") << "mine";
+  const auto o = run("mt-ckpt gc --keep-newest 1 a");
+  EXPECT_EQ(o.status, 0);
+  EXPECT_CONTAINS(o.err, "iter_0000010 stays: notes.txt in it is not written by a save");
+  EXPECT_EQ(o.out.find("not retained"), std::string::npos) << o.out;
+  EXPECT_TRUE(fs::exists(*this / "a/iter_0000010/notes.txt"));
+  fs::remove(*this / "a/iter_0000010/notes.txt");
+  EXPECT_CONTAINS(good("mt-ckpt gc --keep-newest 1 a").out, "not retained");
+}
+
 TEST_F(MtCkpt, VerifyIsSilentAboutNothing) {
   good("mt-ckpt random --save a --iteration 20");
   EXPECT_EQ(good("mt-ckpt verify a --json").objects()[0]["result"], "sound");

@@ -57,7 +57,9 @@ TEST(TraceSummary, ReadsAFileThatIsCutAnywhereBehindItsHead) {
     std::ofstream(dir / "t") << text.substr(0, length);
     const auto t = read_trace(dir / "t");
     EXPECT_FALSE(t.whole);
-    if (!t.rows.empty()) EXPECT_LE(t.rows[0].step_s, 2 + 1e-9);
+    if (!t.rows.empty()) {
+      EXPECT_LE(t.rows[0].step_s, 2 + 1e-9);
+    }
   }
 }
 

@@ -38,6 +38,35 @@ TEST(BatchSchedule, GrowsByMegatronsOldRuleAndCountsThroughIt) {
   EXPECT_EQ(BatchSchedule(16).iterations_within(175), 10);
 }
 
+TEST(BatchSchedule, OfStepsChangesAtTheFirstSampleBehindItsTokens) {
+  const auto steps = BatchSchedule::read_steps({"0:8 100:4", "1.5K:16"}, 16);
+  ASSERT_EQ(steps.problem, "");
+  const auto s = BatchSchedule::of_steps(steps);
+  EXPECT_EQ(s.at(0), 8);
+  EXPECT_EQ(s.at(6), 8);   // 96 tokens
+  EXPECT_EQ(s.at(7), 4);   // 112
+  EXPECT_EQ(s.at(93), 4);  // 1488
+  EXPECT_EQ(s.at(94), 16);
+  EXPECT_EQ(s.sizes(), (std::vector<int>{8, 4, 16}));
+  std::int64_t consumed = 0;
+  for (std::int64_t i = 0; i < 60; ++i) {
+    EXPECT_EQ(s.samples_after(i), consumed);
+    EXPECT_EQ(s.iterations_within(consumed), i);
+    consumed += s.at(consumed);
+  }
+  const auto big = BatchSchedule::of_steps(BatchSchedule::read_steps({"0:1", "3B:2", "2T:3"}, 4096));
+  EXPECT_EQ(big.at(3'000'000'000 / 4096), 1);
+  EXPECT_EQ(big.at(3'000'000'000 / 4096 + 1), 2);
+  EXPECT_EQ(big.at(2'000'000'000'000 / 4096 + 1), 3);
+  const std::pair<const char*, const char*> wrong[] = {
+      {"", "is empty"}, {"1K:8", "begins at 1000 tokens, not at 0"}, {"0:8 5:9 5:10", "5 tokens do not come behind 5"},
+      {"0:8 x:9", "'x:9' is no TOKENS:SAMPLES"}, {"0:0", "'0:0'"}, {"0", "'0'"}, {"0:8 1k:9", "'1k:9'"}, {"0:8 0.5:9", "'0.5:9'"},
+      {"0:8 -1:9", "'-1:9'"}, {"0:8 1e30T:9", "'1e30T:9'"}, {"0:99999999999", "'0:99999999999'"}, {"0:8x", "'0:8x'"}};
+  for (const auto& [words, told] : wrong)
+    EXPECT_NE(BatchSchedule::read_steps({words}, 16).problem.find(told), std::string::npos)
+        << words << ": " << BatchSchedule::read_steps({words}, 16).problem;
+}
+
 TEST(BatchSchedule, TheLongestRampThatCountsIsExactAndLongerOnesAreRefused) {
   const std::int64_t most = std::int64_t{1} << 53;
   const auto s = BatchSchedule::ramp_up({1, 1, most}, 5);  // four increments, 2^51 samples each

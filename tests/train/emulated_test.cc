@@ -61,7 +61,9 @@ TEST(EmulatedCompute, SendsWhatARealRunSends) {
     o.emulated_ms.reset();
     const auto real = sent_in(o, 4);
     for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(emulated[r], real[r]) << c.schedule << ", rank " << r;
-    if (c.pp > 1) EXPECT_NE(real[0].find("send"), std::string::npos) << real[0];
+    if (c.pp > 1) {
+      EXPECT_NE(real[0].find("send"), std::string::npos) << real[0];
+    }
   }
 }
 

@@ -60,7 +60,7 @@ TrainingOptions options_of(const test::TempDir& dir, const Point& p) {
   o.sharding_strategy = strategies[p[kZero]];
   o.use_megatron_fsdp = p[kZero] == 3;
   if (p[kRecompute] > 0) o.recompute.granularity = p[kRecompute] == 1 ? "selective" : "full";
-  if (p[kRecompute] == 2) o.recompute.method = "uniform", o.recompute.num_layers = 2;
+  if (p[kRecompute] == 2) o.recompute.method = "uniform", o.recompute.num_layers = std::min(2, 8 / (p[kPp] * o.parallel.vpp));
   return o;
 }
 

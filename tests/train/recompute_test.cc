@@ -71,7 +71,7 @@ TEST_P(Recompute, GivesTheBitsOfARunWithout) {
                                      {"selective", "", {}, {"layernorm", "mlp"}, false, false},
                                      {"selective", "", {}, {"core_attn", "mlp_act", "layernorm"}, false, false},
                                      {"full", "uniform", 1, {}, false, false},
-                                     {"full", "uniform", 3, {}, false, false},
+                                     {"full", "uniform", std::min(3, o.model.num_layers / (c.pp * c.vpp)), {}, false, false},
                                      {"full", "block", 1, {}, false, false}};
   // A fast pass takes half of them in each layout, so that each meets every kind of layout.
   const auto index = static_cast<std::size_t>(&c - kCases);
