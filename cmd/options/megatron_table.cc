@@ -96,15 +96,12 @@ constexpr FlagGroup kGroups[] = {
    "clip-grad adam-beta1 adam-beta2 adam-eps use-distributed-optimizer seed init-method-std "
    "embedding-init-method-std optimizer sgd-momentum lion-beta1 lion-beta2 muon-momentum muon-use-nesterov "
    "muon-nesterov muon-no-split-qkv muon-num-ns-steps muon-coefficient-type muon-scale-mode muon-extra-scale-factor "
-   "muon-tp-mode"},
+   "muon-tp-mode use-precision-aware-optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype"},
   {kAccepted, "muon-scalar-optimizer=:adam", "what Muon leaves is AdamW's", "--muon-scalar-optimizer adam"},
   {kAccepted, "muon-fp32-matmul-prec=N", "Muon's products are in f32"},
   {kRefused, "decoupled-lr=N decoupled-min-lr=N", "one learning rate holds for all weights", "--lr"},
   {kAccepted, "num-distributed-optimizer-instances=:1", "shards are over all data-parallel ranks",
    "--num-distributed-optimizer-instances 1"},
-  {kRefused, "use-precision-aware-optimizer", "moments and master weights are f32", "--use-distributed-optimizer"},
-  {kAccepted, "main-grads-dtype=:fp32 main-params-dtype=:fp32 exp-avg-dtype=:fp32 exp-avg-sq-dtype=:fp32",
-   "gradients, master weights and moments are f32", "fp32"},
   {kAccepted,
    "optimizer-cpu-offload optimizer-offload-fraction=N overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
    "no-pin-cpu-params use-cpu-initialization init-model-with-meta-device",

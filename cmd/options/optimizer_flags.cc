@@ -12,6 +12,12 @@ void add_update_rules(OptionTable& t, TrainingOptions& o) {
   t.add("adam-beta1", opt.adam.beta1, "X", "decay of the first moment").between(0, 1);
   t.add("adam-beta2", opt.adam.beta2, "X", "decay of the second moment").between(0, 1);
   t.add("adam-eps", opt.adam.eps, "X", "added to the root of the second moment").above(0);
+  t.add("use-precision-aware-optimizer", names.precision_aware, "",
+        "adam over sharded state: moments may be of the dtypes below");
+  t.add("exp-avg-dtype", names.exp_avg_dtype, "NAME", "first moment in fp32, bf16, fp16 or fp8");
+  t.add("exp-avg-sq-dtype", names.exp_avg_sq_dtype, "NAME", "second moment in fp32, bf16, fp16 or fp8");
+  t.add("main-grads-dtype", names.main_grads_dtype, "NAME", "gradients the optimizer reads: fp32, or with --grad-reduce-in-bf16 bf16");
+  t.add("main-params-dtype", names.main_params_dtype, "NAME", "master weights: fp32");
   t.add("sgd-momentum", opt.sgd_momentum, "X", "sgd: decay of the momentum; 0: none is kept").between(0, 1);
   t.add("lion-beta1", opt.lion.beta1, "X", "lion: share of the momentum in the update").between(0, 1);
   t.add("lion-beta2", opt.lion.beta2, "X", "lion: decay of the momentum").between(0, 1);

@@ -60,6 +60,17 @@ std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardP
   return out;
 }
 
+// Scales of moments: one rank of a pipeline stage writes them, all have them.
+std::vector<TensorBox> scale_boxes(const std::vector<ParamSpec>& specs, const StateSpec& state, const Coordinate& at) {
+  std::vector<TensorBox> out;
+  if (at.tp + at.cp + at.dp > 0) return out;
+  for (const auto& spec : specs)
+    if (!spec.tie_copy)
+      for (const auto& piece : spec.pieces)
+        for (const auto& kind : scale_kinds(state)) out.push_back({piece.name, kind, DType::f32, {1}, whole({1})});
+  return out;
+}
+
 View state_of(const ParameterStore& store, const Optimizer& optimizer, std::size_t shard, const std::string& kind) {
   return kind == "weight" ? store.shard_weight(shard) : optimizer.shard_state(shard, kind);
 }
@@ -83,7 +94,8 @@ std::vector<TensorRequest> requests(const Reader& reader, const std::vector<Para
         const View v = where(i, kind);
         for (auto& part : boxes_in_range(spec, piece, shard.begin, shard.end))
           out.push_back({{piece.name, stored, dtype, piece.shape, std::move(part.box)},
-                         v ? address(v, part.at - shard.begin) : nullptr, 0, stored == "weight"});
+                         v ? address(v, part.at - shard.begin) : nullptr, 0,
+                         stored == "weight" || !is_scaled(dtype)});
       }
   }
   return out;
@@ -107,6 +119,37 @@ void require_same_rule(const Reader& reader, const StateSpec& state) {
                 reader.dir().string(), "the optimizer it was saved with, or --no-load-optim to start without its state");
 }
 
+// A scaled moment means nothing without its scale, so it is loaded as it was stored or not at all; f32 and bf16 become
+// each other.
+void require_same_moments(const Reader& reader, const StateSpec& state) {
+  if (state.rule != UpdateRule::adam) return;
+  for (const auto& [kind, mine] : {std::pair{"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}})
+    for (const auto& t : reader.manifest().tensors) {
+      if (t.kind != kind) continue;
+      if (t.dtype != mine && (is_scaled(t.dtype) || is_scaled(mine)))
+        throw Error(Code::config, fmt::format("the checkpoint keeps {} in {}, this run in {}", kind, dtype_name(t.dtype),
+                                              dtype_name(mine)),
+                    reader.dir().string(), "the dtype it was saved with, or --no-load-optim to start without moments");
+      break;
+    }
+}
+
+// Of every piece this rank has part in.
+std::vector<TensorRequest> scale_requests(const std::vector<ParamSpec>& specs, const StateSpec& state,
+                                          const Optimizer* optimizer) {
+  std::vector<TensorRequest> out;
+  if (optimizer != nullptr) {
+    for (const auto& s : optimizer->scales())
+      out.push_back({{s.name, s.kind, DType::f32, {1}, whole({1})}, reinterpret_cast<std::byte*>(s.value), 0, false});
+    return out;
+  }
+  for (const auto& spec : specs)
+    for (const auto& piece : spec.pieces)
+      for (const auto& kind : scale_kinds(state))
+        out.push_back({{piece.name, kind, DType::f32, {1}, whole({1})}, nullptr, 0, false});
+  return out;
+}
+
 void require_same_tensors(const Reader& reader, const ModelSpec& model) {
   std::set<std::string> wanted;
   for (const auto& t : logical_tensors(model)) wanted.insert(t.name);
@@ -125,6 +168,7 @@ std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec
   std::vector<TensorBox> out;
   for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), parallel, coordinate, state))
     out.push_back(std::move(o.what));
+  for (auto& box : scale_boxes(specs, state, coordinate)) out.push_back(std::move(box));
   return out;
 }
 
@@ -138,7 +182,11 @@ std::uint64_t bytes_to_write(const ModelSpec& model, const ParallelSpec& paralle
 void check_loadable(const Reader& reader, const ModelSpec& model, const std::vector<ParamSpec>& specs,
                     LoadWhat what, const StateSpec& state) {
   require_same_tensors(reader, model);
-  if (what == LoadWhat::everything) require_same_rule(reader, state);
+  if (what == LoadWhat::everything) {
+    require_same_rule(reader, state);
+    require_same_moments(reader, state);
+    reader.check(scale_requests(specs, state, nullptr));
+  }
   reader.check(requests(reader, specs, plan_shards(specs, {}), load_kinds(what, state),
                         [](std::size_t, const std::string&) { return View(); }));
 }
@@ -148,6 +196,7 @@ void load_training(const Reader& reader, Stream& stream, const Groups& groups, P
   stream.synchronize();
   reader.read(requests(reader, store.specs(), store.plan(), load_kinds(what, optimizer.state_spec()),
                        [&](std::size_t i, const std::string& kind) { return state_of(store, optimizer, i, kind); }));
+  if (what == LoadWhat::everything) reader.read(scale_requests(store.specs(), optimizer.state_spec(), &optimizer));
   optimizer.publish(stream, groups);
 }
 
@@ -164,6 +213,10 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state) {
   for (const auto& o :
        owned_boxes(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, optimizer.state_spec()))
     shards.push_back({o.what, address(state_of(store, optimizer, o.shard, o.what.kind), o.at)});
+  if (groups.coordinate.tp + groups.coordinate.cp + groups.coordinate.dp == 0)
+    for (const auto& s : optimizer.scales())
+      if (!s.tie_copy)
+        shards.push_back({{s.name, s.kind, DType::f32, {1}, whole({1})}, reinterpret_cast<const std::byte*>(s.value)});
   return shards;
 }
 

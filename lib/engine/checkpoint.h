@@ -2,7 +2,7 @@
 // Places checkpoints into parameters and optimizer state, and back.
 //
 // Stored kinds: "weight" (compute dtype), "master" (f32) where the model is not f32, and what the optimizer keeps of each
-// parameter (layout/state_spec.h).
+// parameter (layout/state_spec.h), with the scales of moments that have one.
 // Every unique byte is written once: ranks that hold the same box write a part each, small tensors go whole to one of
 // them; under ZeRO each rank writes its shards. Code: engine/checkpoint.cc. Tests: tests/engine/checkpoint_test.cc.
 

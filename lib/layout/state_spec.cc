@@ -30,6 +30,18 @@ bool is_layer_matrix(const ParamSpec& spec) {
   return spec.shape.size() == 2 && spec.name.starts_with("decoder.layers.");
 }
 
+bool is_scaled(DType moment) { return moment == DType::f16 || moment == DType::e4m3; }
+
+std::string scale_kind(const std::string& kind) { return kind + "_scale"; }
+
+std::vector<std::string> scale_kinds(const StateSpec& state) {
+  std::vector<std::string> out;
+  if (state.rule != UpdateRule::adam) return out;
+  if (is_scaled(state.exp_avg)) out.emplace_back("exp_avg_scale");
+  if (is_scaled(state.exp_avg_sq)) out.emplace_back("exp_avg_sq_scale");
+  return out;
+}
+
 std::vector<StateKind> state_kinds(const StateSpec& state, const ParamSpec& spec) {
   switch (state.rule) {
     case UpdateRule::sgd:
@@ -39,7 +51,7 @@ std::vector<StateKind> state_kinds(const StateSpec& state, const ParamSpec& spec
     case UpdateRule::muon:
       if (is_layer_matrix(spec)) return {{"momentum_buffer", DType::f32}};
       break;
-    case UpdateRule::adam: break;
+    case UpdateRule::adam: return {{"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}};
   }
   return {{"exp_avg", DType::f32}, {"exp_avg_sq", DType::f32}};
 }

@@ -25,6 +25,7 @@ struct StateSpec {
   DType compute = DType::f32;  // of weights and activations
   DType grads = DType::f32;    // as they are accumulated, sent and read by the optimizer
   UpdateRule rule = UpdateRule::adam;
+  DType exp_avg = DType::f32, exp_avg_sq = DType::f32;  // AdamW's moments, alone: f32, bf16, f16 or e4m3
   bool momentum = true;  // SGD keeps one
   bool muon_whole = true, muon_split_qkv = true;  // layout/muon_matrices.h
   StateSpec() = default;
@@ -43,6 +44,13 @@ struct StateKind {
 
 // A matrix of a layer, which Muon updates whole: two-dimensional, neither embedding nor output layer.
 bool is_layer_matrix(const ParamSpec& spec);
+
+// A moment of this dtype is stored divided by a scale (optim/moment_scales.h), which a checkpoint holds as one f32 of the
+// tensor's name and kind scale_kind(kind).
+bool is_scaled(DType moment);
+std::string scale_kind(const std::string& kind);
+// Kinds of scales that the spec's parameters have.
+std::vector<std::string> scale_kinds(const StateSpec& state);
 
 // What the rule keeps of a parameter, in the order it is laid out; master weights are not among it. May be empty.
 std::vector<StateKind> state_kinds(const StateSpec& state, const ParamSpec& spec);

@@ -15,10 +15,14 @@ float adamw_bias_correction(float beta, std::int64_t step) {
   return static_cast<float>(1 - power);
 }
 
-void adamw(Stream& stream, const AdamwArgs& g) {
+namespace {
+
+void check(const AdamwArgs& g) {
   const std::int64_t n = g.master.size();
-  for (const View* v : {&g.master, &g.exp_avg, &g.exp_avg_sq})
-    MT_CHECK(v->dtype == DType::f32 && v->contiguous() && v->size() == n, "{} of {} for {} elements",
+  MT_CHECK(g.master.dtype == DType::f32 && g.master.contiguous(), "master {} of {}", dtype_name(g.master.dtype),
+           shape_text(g.master.shape));
+  for (const View* v : {&g.exp_avg, &g.exp_avg_sq})
+    MT_CHECK((is_float(*v) || v->dtype == DType::e4m3) && v->contiguous() && v->size() == n, "{} of {} for {} elements",
              dtype_name(v->dtype), shape_text(v->shape), n);
   MT_CHECK(is_float(g.grad) && g.grad.contiguous() && g.grad.size() == n, "grad {} for {}", shape_text(g.grad.shape),
            n);
@@ -26,7 +30,18 @@ void adamw(Stream& stream, const AdamwArgs& g) {
     MT_CHECK(is_float(g.model) && g.model.contiguous() && g.model.size() == n, "model {} for {}",
              shape_text(g.model.shape), n);
   MT_CHECK(g.scalars != nullptr, "no scalars");
+}
+
+}  // namespace
+
+void adamw(Stream& stream, const AdamwArgs& g) {
+  check(g);
   dispatch(stream, &Kernels::adamw, g);
+}
+
+void adamw_largest(Stream& stream, const AdamwLargestArgs& g) {
+  check(g.step);
+  dispatch(stream, &Kernels::adamw_largest, g);
 }
 
 Cost adamw_cost(std::int64_t count, int model_bytes) {

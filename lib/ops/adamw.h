@@ -3,6 +3,7 @@
 //
 //   g = grad·grad_scale              m = β1·m + (1−β1)·g          v = β2·v + (1−β2)·g²
 //   w = w·(1 − lr·decay) − lr/c1 · m / (sqrt(v/c2) + epsilon)     c1 = 1−β1^step, c2 = 1−β2^step
+// A moment in f16 or e4m3 that is above zero and in the second place is never rounded to zero.
 // Element by element, so any cut of the range gives the same bits. Source: Loshchilov & Hutter, arXiv:1711.05101, in
 // PyTorch's order of operations. Code: ops/adamw.cc, ops/cpu/adamw.cc. Tests: tests/ops/adamw_test.cc.
 
@@ -24,18 +25,34 @@ struct AdamwScalars {
 // 1 − beta^step, step counted from 1, by repeated squaring in double (no libm), rounded to f32.
 float adamw_bias_correction(float beta, std::int64_t step);
 
+// How a moment is stored: value = stored · scale. Pointers into device memory; null: 1.
+struct MomentScale {
+  const float* now = nullptr;   // of what is stored before the step
+  const float* next = nullptr;  // of what is stored after it
+};
+
 struct AdamwArgs {
   View master;               // f32 [n], updated
-  View exp_avg, exp_avg_sq;  // f32 [n], updated
+  View exp_avg, exp_avg_sq;  // f32, bf16, f16 or e4m3 [n], updated, computed in f32 and rounded once
   View grad;                 // f32 or bf16 [n]
   View model;                // [n] in the model's dtype, written with the rounded master; absent for f32 models
   const AdamwScalars* scalars = nullptr;  // device memory
   float lr_multiplier = 1;                // of this parameter group
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0.01f;
+  MomentScale exp_avg_scale, exp_avg_sq_scale;
 };
 
 // needs  all contiguous and of equal size   cost  28 bytes an element (30 with a bf16 copy)
 void adamw(Stream& stream, const AdamwArgs& args);
+
+struct AdamwLargestArgs {
+  AdamwArgs step;                  // the step to be taken; nothing of it is written
+  float* exp_avg = nullptr;        // device memory; null: not wanted
+  float* exp_avg_sq = nullptr;
+};
+// The largest magnitudes the moments have after adamw(step), each noted where it is above what is there.
+//   cost  12 bytes an element with f32 moments
+void adamw_largest(Stream& stream, const AdamwLargestArgs& args);
 
 Cost adamw_cost(std::int64_t count, int model_bytes);
 

@@ -55,6 +55,7 @@ struct Kernels {
   Kernel<CrossEntropySumArgs> cross_entropy_sum;
   Kernel<CrossEntropyLossArgs> cross_entropy_loss;
   Kernel<AdamwArgs> adamw;
+  Kernel<AdamwLargestArgs> adamw_largest;
   Kernel<SgdArgs> sgd;
   Kernel<LionArgs> lion;
   Kernel<MuonMomentumArgs> muon_momentum;

@@ -32,6 +32,8 @@ void draw(const Stream& stream, const ParamSpec& spec, std::uint64_t seed, std::
 StateSpec OptimizerOptions::state(DType compute) const {
   StateSpec spec(compute);
   spec.rule = rule;
+  spec.exp_avg = adam.exp_avg;
+  spec.exp_avg_sq = adam.exp_avg_sq;
   spec.momentum = sgd_momentum != 0;
   spec.muon_whole = !muon.blockwise;
   spec.muon_split_qkv = muon.split_qkv;
@@ -43,6 +45,7 @@ Optimizer::Optimizer(ParameterStore& store, const OptimizerOptions& options, Dev
   lay_out(device);
   bins_ = Tensor(device, DType::i64, {ops::kSumSquaresSize});
   scalars_ = Tensor(device, DType::u8, {static_cast<std::int64_t>(2 * sizeof(ops::AdamwScalars))});
+  if (!scale_kinds(spec_).empty()) scales_ = std::make_unique<MomentScales>(store, spec_, device);
 }
 
 // Kind by kind, a kind's shards one after the other; what is padded in a shard's gradient is padded in its state.
@@ -95,6 +98,7 @@ View Optimizer::state(int param, std::string_view kind) const {
 
 void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t seed) {
   zero_bytes(stream, state_.data(), state_.size());
+  if (scales_) scales_->reset(stream);
   stream.synchronize();
   const auto& shards = store_.plan().shards;
   for (std::size_t i = 0; i < shards.size(); ++i)
@@ -175,16 +179,71 @@ void Optimizer::update_shard(Stream& stream, std::size_t shard, const ops::Adamw
                                 .weight_decay = weight_decay});
     default: break;
   }
-  ops::adamw(stream, {.master = master,
-                      .exp_avg = shard_exp_avg(shard),
-                      .exp_avg_sq = shard_exp_avg_sq(shard),
-                      .grad = grad,
-                      .model = model,
-                      .scalars = scalars,
-                      .beta1 = static_cast<float>(options_.adam.beta1),
-                      .beta2 = static_cast<float>(options_.adam.beta2),
-                      .epsilon = static_cast<float>(options_.adam.eps),
-                      .weight_decay = weight_decay});
+  ops::adamw(stream, adamw_step(shard, scalars, weight_decay));
+}
+
+ops::AdamwArgs Optimizer::adamw_step(std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const {
+  return {.master = shard_master(shard),
+          .exp_avg = shard_exp_avg(shard),
+          .exp_avg_sq = shard_exp_avg_sq(shard),
+          .grad = store_.shard_grad(shard),
+          .model = spec_.own_master() ? store_.shard_weight(shard) : View(),
+          .scalars = scalars,
+          .beta1 = static_cast<float>(options_.adam.beta1),
+          .beta2 = static_cast<float>(options_.adam.beta2),
+          .epsilon = static_cast<float>(options_.adam.eps),
+          .weight_decay = weight_decay};
+}
+
+namespace {
+
+// A range of a step's elements.
+ops::AdamwArgs rows_of(ops::AdamwArgs step, std::int64_t begin, std::int64_t end) {
+  for (View* v : {&step.master, &step.exp_avg, &step.exp_avg_sq, &step.grad, &step.model})
+    if (*v) *v = v->rows(begin, end);
+  return step;
+}
+
+}  // namespace
+
+// Piece by piece, since each logical tensor has scales of its own: first what they must cover, then the step. Padding of
+// the vocabulary is in no piece, and stays zero.
+void Optimizer::update_scaled(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars,
+                              double weight_decay) {
+  const auto& shards = store_.plan().shards;
+  const auto each_piece = [&](const auto& f) {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const auto& spec = store_.spec(shards[i].param);
+      const std::int64_t width = spec.shape.size() == 2 ? spec.shape[1] : 1;
+      const ops::AdamwArgs whole = adamw_step(i, scalars, decay_of(i, weight_decay));
+      for (std::size_t k = 0; k < spec.pieces.size(); ++k) {
+        if (spec.pieces[k].box.empty()) continue;
+        const std::int64_t first = spec.pieces[k].local.offset[0] * width;
+        const std::int64_t lo = std::max(shards[i].begin, first) - shards[i].begin;
+        const std::int64_t hi = std::min(shards[i].end, first + spec.pieces[k].local.size()) - shards[i].begin;
+        if (lo >= hi) continue;
+        ops::AdamwArgs step = rows_of(whole, lo, hi);
+        step.exp_avg_scale = scales_->exp_avg(shards[i].param, k);
+        step.exp_avg_sq_scale = scales_->exp_avg_sq(shards[i].param, k);
+        f(step, shards[i].param, k);
+      }
+    }
+  };
+  scales_->begin_step(stream);
+  each_piece([&](const ops::AdamwArgs& step, int param, std::size_t k) {
+    ops::adamw_largest(stream, {step, scales_->largest(param, k, 0), scales_->largest(param, k, 1)});
+  });
+  scales_->agree(stream, groups);
+  each_piece([&](const ops::AdamwArgs& step, int, std::size_t) { ops::adamw(stream, step); });
+  scales_->end_step(stream);
+}
+
+float Optimizer::decay_of(std::size_t shard, double weight_decay) const {
+  return store_.spec(store_.plan().shards[shard].param).decay ? static_cast<float>(weight_decay) : 0.0f;
+}
+
+std::vector<MomentScales::Stored> Optimizer::scales() const {
+  return scales_ ? scales_->stored() : std::vector<MomentScales::Stored>{};
 }
 
 void Optimizer::prepare_muon(const Groups& groups) {
@@ -214,10 +273,10 @@ Optimizer::StepResult Optimizer::step(Stream& stream, const Groups& groups, doub
   const auto* scalars = publish_scalars(
       stream, {static_cast<float>(lr), static_cast<float>(static_cast<double>(factor) / loss_scale),
                ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0});
-  for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
-    if (!is_muons(i))
-      update_shard(stream, i, scalars,
-                   store_.spec(store_.plan().shards[i].param).decay ? static_cast<float>(weight_decay) : 0.0f);
+  if (scales_) update_scaled(stream, groups, scalars, weight_decay);
+  else
+    for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
+      if (!is_muons(i)) update_shard(stream, i, scalars, decay_of(i, weight_decay));
   if (spec_.rule == UpdateRule::muon) update_matrices(stream, groups, scalars, static_cast<float>(weight_decay));
   store_.publish_weights(stream, groups);
   return {norm, false};

@@ -16,6 +16,7 @@
 
 #include "layout/state_spec.h"
 #include "ops/adamw.h"
+#include "optim/moment_scales.h"
 #include "optim/muon.h"
 #include "params/parameter_store.h"
 #include "tensor/tensor.h"
@@ -24,6 +25,7 @@ namespace mt {
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  DType exp_avg = DType::f32, exp_avg_sq = DType::f32;  // as moments are kept: f32, bf16, f16 or e4m3; not under Muon
 };
 
 struct LionOptions {
@@ -64,6 +66,9 @@ class Optimizer {
   View exp_avg(int param) const { return state(param, "exp_avg"); }
   View exp_avg_sq(int param) const { return state(param, "exp_avg_sq"); }
 
+  // Scales of moments that have one (optim/moment_scales.h); they point into device memory.
+  std::vector<MomentScales::Stored> scales() const;
+
   struct StepResult {
     double grad_norm = 0;  // before clipping; NaN when skipped
     bool skipped = false;  // non-finite gradients: nothing changed
@@ -98,6 +103,9 @@ class Optimizer {
   // Scalars of a step into device memory: as given, and with a grad_scale of 1 for what was scaled before.
   const ops::AdamwScalars* publish_scalars(Stream& stream, const ops::AdamwScalars& now);
   void update_shard(Stream& stream, std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const;
+  ops::AdamwArgs adamw_step(std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const;
+  void update_scaled(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars, double weight_decay);
+  float decay_of(std::size_t shard, double weight_decay) const;
   void update_matrices(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars, float weight_decay);
   void prepare_muon(const Groups& groups);
   bool is_muons(std::size_t shard) const;
@@ -111,6 +119,7 @@ class Optimizer {
   std::vector<std::vector<Kept>> kept_;  // by shard
   Tensor bins_, scalars_;
   std::vector<NormPart> norm_parts_;  // found at the first step
+  std::unique_ptr<MomentScales> scales_;  // where a moment has one
   std::unique_ptr<Muon> muon_;        // made at initialize, or the first step
 };
 

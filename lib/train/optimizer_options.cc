@@ -35,6 +35,33 @@ void complete_muon(TrainingOptions& o, std::vector<Problem>& problems) {
                         "itself: results depend on tensor-model-parallel-size");
 }
 
+DType moment_dtype(const char* flag, const std::string& name) {
+  require_choice(flag, name, {"fp32", "fp16", "bf16", "fp8"});
+  return name == "fp32" ? DType::f32 : name == "fp16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::e4m3;
+}
+
+// Megatron's rules: it is AdamW's, over sharded state.
+void complete_precision(TrainingOptions& o, std::vector<Problem>& problems) {
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  const auto& n = o.optimizer_names;
+  o.optimizer.adam.exp_avg = moment_dtype("exp-avg-dtype", n.exp_avg_dtype);
+  o.optimizer.adam.exp_avg_sq = moment_dtype("exp-avg-sq-dtype", n.exp_avg_sq_dtype);
+  require_choice("main-grads-dtype", n.main_grads_dtype, {"fp32", "bf16"});
+  require_choice("main-params-dtype", n.main_params_dtype, {"fp32", "fp16"});
+  if (n.main_params_dtype != "fp32") add("main-params-dtype fp16: master weights are f32", "--main-params-dtype fp32");
+  if (n.main_grads_dtype == "bf16" && !o.grad_reduce_in_bf16)
+    add("main-grads-dtype bf16, and gradients are summed in f32: the optimizer reads the sums", "--grad-reduce-in-bf16");
+  for (const auto& [flag, value] : {std::pair{"main-grads-dtype", n.main_grads_dtype}, {"exp-avg-dtype", n.exp_avg_dtype},
+                                    {"exp-avg-sq-dtype", n.exp_avg_sq_dtype}})
+    if (value != "fp32" && !n.precision_aware)
+      add(fmt::format("{} {} without use-precision-aware-optimizer", flag, value), "--use-precision-aware-optimizer");
+  if (!n.precision_aware) return;
+  if (o.optimizer.rule != UpdateRule::adam)
+    add(fmt::format("use-precision-aware-optimizer with optimizer {}", n.rule), "--optimizer adam");
+  if (o.parallel.zero_stage == 0)
+    add("use-precision-aware-optimizer without sharded optimizer state", "--use-distributed-optimizer");
+}
+
 }  // namespace
 
 void complete_optimizer(TrainingOptions& o, std::vector<Problem>& problems) {
@@ -51,6 +78,7 @@ void complete_optimizer(TrainingOptions& o, std::vector<Problem>& problems) {
   if (lion.beta1 < 0 || lion.beta1 >= 1 || lion.beta2 < 0 || lion.beta2 >= 1)
     add("lion betas must be in [0, 1)", "--lion-beta1 0.95 --lion-beta2 0.98");
   complete_muon(o, problems);
+  complete_precision(o, problems);
 }
 
 }  // namespace mt

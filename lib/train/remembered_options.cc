@@ -18,6 +18,8 @@ Json remembered_options(const TrainingOptions& o) {
          {"reset-position-ids", o.data.reset_position_ids},
          {"reset-attention-mask", o.data.reset_attention_mask},
          {"optimizer", update_rule_name(o.optimizer.rule)},
+         {"exp-avg-dtype", o.optimizer_names.exp_avg_dtype},
+         {"exp-avg-sq-dtype", o.optimizer_names.exp_avg_sq_dtype},
          {"sgd-momentum", o.optimizer.sgd_momentum},
          {"lion-beta1", o.optimizer.lion.beta1},
          {"lion-beta2", o.optimizer.lion.beta2},

@@ -47,6 +47,8 @@ struct LrOptions {
 
 struct OptimizerNames {
   std::string rule = "adam";
+  bool precision_aware = false;
+  std::string main_grads_dtype = "fp32", main_params_dtype = "fp32", exp_avg_dtype = "fp32", exp_avg_sq_dtype = "fp32";
   std::string muon_tp_mode = "duplicated", muon_scale_mode = "spectral", muon_coefficient_type = "quintic";
 };
 

@@ -32,6 +32,10 @@ done
 expect 3 "optimizer soap is not here; try --optimizer muon" mt-train "${tiny[@]}" --optimizer soap
 expect 2 "--optimizer 'adamm' is not here" mt-train "${tiny[@]}" --optimizer adamm
 expect 0 "--sgd-momentum does nothing without --optimizer sgd" mt-train --dry-run "${tiny[@]}" --optimizer lion --sgd-momentum 0.5
+expect 3 "exp-avg-dtype fp8 without use-precision-aware-optimizer; try --use-precision-aware-optimizer" \
+  mt-train --dry-run "${tiny[@]}" --exp-avg-dtype fp8
+expect 0 "" mt-train --dry-run "${tiny[@]}" --bf16 --use-distributed-optimizer --use-precision-aware-optimizer \
+  --exp-avg-dtype fp8 --exp-avg-sq-dtype fp16 --main-grads-dtype fp32 --main-params-dtype fp32
 expect 3 "muon-num-ns-steps 3 with the quintic coefficients" mt-train "${tiny[@]}" --optimizer muon --muon-num-ns-steps 3
 
 # Unknown flags fail with the closest spelling, of ours and of Megatron's; other spellings are read.

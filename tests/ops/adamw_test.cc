@@ -36,6 +36,75 @@ TEST(Adamw, AnyCutOfTheRangeGivesTheSameBits) {
   EXPECT_EQ(values(b), values(b2));
 }
 
+// Moments of another dtype and their f32 values.
+struct Rounded {
+  DType dtype;
+  std::vector<std::byte> bytes;
+  float now = 0.125f, next = 0.25f;
+
+  Rounded(DType t, const Doubles& values, bool scaled) : dtype(t), bytes(static_cast<std::size_t>(bytes_of(t, static_cast<I>(values.size())))) {
+    if (!scaled) now = next = 1;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float x = static_cast<float>(values[i]) / now;
+      if (t == DType::e4m3) reinterpret_cast<e4m3*>(bytes.data())[i] = to_e4m3(x);
+      if (t == DType::f16) reinterpret_cast<f16*>(bytes.data())[i] = to_f16(x);
+      if (t == DType::bf16) reinterpret_cast<bf16*>(bytes.data())[i] = to_bf16(x);
+    }
+  }
+  View view() { return View(bytes.data(), dtype, {static_cast<I>(bytes.size()) * 8 / ::mt::bits_of(dtype)}); }
+  ops::MomentScale scale() const { return dtype == DType::bf16 ? ops::MomentScale{} : ops::MomentScale{&now, &next}; }
+  double at(std::size_t i, float factor) const {
+    const float x = dtype == DType::e4m3  ? to_f32(reinterpret_cast<const e4m3*>(bytes.data())[i])
+                    : dtype == DType::f16 ? to_f32(reinterpret_cast<const f16*>(bytes.data())[i])
+                                          : to_f32(reinterpret_cast<const bf16*>(bytes.data())[i]);
+    return static_cast<double>(x * factor);
+  }
+};
+
+TEST(Adamw, MomentsOfFewBitsAreComputedInF32AndRoundedOnceByTheirScale) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3}) {
+    Data d;
+    Stream st;
+    const I n = 5000;
+    const View w = d.normal(DType::f32, {n}), g = d.normal(DType::f32, {n});
+    Doubles squares = values(d.normal(DType::f32, {n}, 0.1));
+    for (double& x : squares) x = std::abs(x);
+    Rounded m(dtype, values(d.normal(DType::f32, {n}, 0.1)), dtype != DType::bf16), v(dtype, squares, dtype != DType::bf16);
+    const ops::AdamwScalars now{0.01f, 0.5f, 0.5f, 0.25f, 0};
+    Doubles want_w = values(w), want_m, want_v;
+    const Doubles vg = values(g);
+    for (std::size_t i = 0; i < vg.size(); ++i) {
+      const double x = vg[i] * 0.5, b1 = static_cast<double>(0.9f), b2 = static_cast<double>(0.95f);
+      want_m.push_back(b1 * m.at(i, m.now) + (1 - b1) * x);
+      want_v.push_back(b2 * v.at(i, v.now) + (1 - b2) * x * x);
+      want_w[i] = want_w[i] * (1 - static_cast<double>(0.01f) * 0.1) -
+                  static_cast<double>(0.01f) * (want_m[i] / 0.5) / (std::sqrt(want_v[i] / 0.25) + 1e-6);
+    }
+    ops::AdamwArgs args{w, m.view(), v.view(), g, {}, &now, 1, 0.9f, 0.95f, 1e-6f, 0.1f};
+    args.exp_avg_scale = m.scale();
+    args.exp_avg_sq_scale = v.scale();
+    float largest[2] = {0, 0};
+    ops::adamw_largest(st, {args, &largest[0], &largest[1]});
+    ops::adamw(st, args);
+    const double relative = dtype == DType::e4m3 ? 1.0 / 16 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+    const double least = dtype == DType::e4m3 ? 0.25 * 0x1p-10 : 0x1p-20;  // half the smallest number, with its scale
+    double most_m = 0, most_v = 0, worst = 0, worst_w = 0;
+    for (std::size_t i = 0; i < vg.size(); ++i) {
+      most_m = std::max(most_m, std::abs(want_m[i])), most_v = std::max(most_v, want_v[i]);
+      worst = std::max(worst, std::abs(m.at(i, m.next) - want_m[i]) / (relative * std::abs(want_m[i]) + least));
+      worst = std::max(worst, std::abs(v.at(i, v.next) - want_v[i]) / (relative * std::abs(want_v[i]) + 2 * least));
+      worst_w = std::max(worst_w, std::abs(static_cast<double>(w.as<float>()[i]) - want_w[i]));
+      if (dtype != DType::bf16) {
+        ASSERT_GT(v.at(i, 1), 0) << "never rounded to zero";
+      }
+    }
+    EXPECT_LE(worst, 1.001) << dtype_name(dtype);
+    EXPECT_LT(worst_w, 1e-5) << "the weight is of the unrounded moments";
+    EXPECT_NEAR(static_cast<double>(largest[0]), most_m, 1e-6);
+    EXPECT_NEAR(static_cast<double>(largest[1]), most_v, 1e-6);
+  }
+}
+
 TEST(Adamw, BiasCorrectionIsOneMinusThePower) {
   for (I step : {1, 2, 3, 1000, 123457})
     EXPECT_FLOAT_EQ(ops::adamw_bias_correction(0.999f, step),

@@ -39,6 +39,10 @@ TEST(OptimizerMemory, IsWhatEachRuleAllocates) {
         expect_as_planned(o, l, compute, l.zero == 0 || rule == UpdateRule::muon);
       }
   OptimizerOptions o;
+  o.adam.exp_avg = DType::e4m3;
+  o.adam.exp_avg_sq = DType::bf16;
+  expect_as_planned(o, {2, 1, 0}, DType::bf16, true);
+  expect_as_planned(o, {1, 2, 1}, DType::bf16, false);
   o.rule = UpdateRule::sgd;
   o.sgd_momentum = 0;
   expect_as_planned(o, {1, 1, 0}, DType::f32, true);

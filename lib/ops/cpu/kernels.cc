@@ -29,6 +29,7 @@ const Kernels kKernels = {
     .cross_entropy_sum = cross_entropy_sum,
     .cross_entropy_loss = cross_entropy_loss,
     .adamw = adamw,
+    .adamw_largest = adamw_largest,
     .sgd = sgd,
     .lion = lion,
     .muon_momentum = muon_momentum,

@@ -29,6 +29,7 @@ void cross_entropy_max(const Stream& stream, const CrossEntropyMaxArgs& args);
 void cross_entropy_sum(const Stream& stream, const CrossEntropySumArgs& args);
 void cross_entropy_loss(const Stream& stream, const CrossEntropyLossArgs& args);
 void adamw(const Stream& stream, const AdamwArgs& args);
+void adamw_largest(const Stream& stream, const AdamwLargestArgs& args);
 void sgd(const Stream& stream, const SgdArgs& args);
 void lion(const Stream& stream, const LionArgs& args);
 void muon_momentum(const Stream& stream, const MuonMomentumArgs& args);
