@@ -296,8 +296,9 @@ constexpr FlagGroup kGroups[] = {
    "fim-data fim-rate=N fim-spm-rate=N fim-split-sample=N fim-fragment-rate=N fim-no-prefix=N fim-prefix-token=N "
    "fim-middle-token=N fim-suffix-token=N fim-pad-token=N fim-eod-token=N sft",
    "samples are the text as it stands", "--data-path"},
-  {kSupported, "tokenizer-type tokenizer-model vocab-file merge-file vocab-size"},
-  {kRefused, "tiktoken-pattern=N tiktoken-num-special-tokens=N tokenizer-metadata=N null-tokenizer-eod-id=N",
+  {kSupported,
+   "tokenizer-type tokenizer-model vocab-file merge-file vocab-size tiktoken-pattern tiktoken-num-special-tokens"},
+  {kRefused, "tokenizer-metadata=N null-tokenizer-eod-id=N",
    "this tokenizer's details are not there", "a tokenizer.json with --tokenizer-type HuggingFaceTokenizer"},
   {kAccepted, "vocab-extra-ids=:0", "the vocabulary is the tokenizer's", "--vocab-extra-ids 0"},
 

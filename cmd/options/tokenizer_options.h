@@ -13,7 +13,8 @@ namespace mt::options {
 struct TokenizerFlags {
   std::string type = "HuggingFaceTokenizer", model, vocab_file, merge_file;
   std::optional<std::string> eod_token;
-  int vocab_size = 0;
+  std::string tiktoken_pattern;
+  int vocab_size = 0, tiktoken_num_special_tokens = 1000;
   bool parse_special = false;
 
   void add(OptionTable& table) {
@@ -25,7 +26,11 @@ struct TokenizerFlags {
     table.add("vocab-file", vocab_file, "FILE", "vocab.json (GPT2BPETokenizer) or vocab.txt (BertWordPiece...)");
     table.add("merge-file", merge_file, "FILE", "merges.txt (GPT2BPETokenizer)");
     table.add("eod-token", eod_token, "S", "token that ends a document; by default the tokenizer's own");
-    table.add("vocab-size", vocab_size, "N", "number of ids (NullTokenizer)");
+    table.add("vocab-size", vocab_size, "N", "number of ids (NullTokenizer; TikTokenizer with a JSON list)");
+    table.add("tiktoken-pattern", tiktoken_pattern, "P",
+              "how text is cut (TikTokenizer): gpt2, p50k, cl100k, o200k, v1, v2 or a regex; JSON lists: v2");
+    table.add("tiktoken-num-special-tokens", tiktoken_num_special_tokens, "N",
+              "special tokens before those of a JSON list (TikTokenizer)");
     table.add("parse-special", parse_special, "", "special strings in documents become control tokens");
   }
 
@@ -37,6 +42,8 @@ struct TokenizerFlags {
     s.merge_file = merge_file;
     s.eod_token = eod_token;
     s.vocab_size = vocab_size;
+    s.tiktoken_pattern = tiktoken_pattern;
+    s.tiktoken_num_special_tokens = tiktoken_num_special_tokens;
     s.parse_special = parse_special;
     return s;
   }

@@ -145,6 +145,9 @@ void add_data(OptionTable& t, DataOptions& d) {
   t.add("tokenizer-model", d.tokenizer.model, "FILE", "the tokenizer's file, or the directory that holds it");
   t.add("vocab-file", d.tokenizer.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
   t.add("merge-file", d.tokenizer.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
+  t.add("tiktoken-pattern", d.tokenizer.tiktoken_pattern, "P", "how TikTokenizer cuts text");
+  t.add("tiktoken-num-special-tokens", d.tokenizer.tiktoken_num_special_tokens, "N",
+        "special tokens before TikTokenizer's list").at_least(1);
   t.add("eod-mask-loss", d.eod_mask_loss, "", "no loss after end-of-document tokens");
   t.add("reset-position-ids", d.reset_position_ids, "", "positions restart after end-of-document tokens");
   t.add("reset-attention-mask", d.reset_attention_mask, "", "attention stays inside a document");
@@ -189,7 +192,7 @@ void add_run(OptionTable& t, TrainingOptions& o) {
 
 void note_given(const OptionTable& t, TrainingOptions& o) {
   o.global_batch_given = t.given("global-batch-size");
-  for (const char* name : {"tokenizer-type", "tokenizer-model", "vocab-file", "merge-file"})
+  for (const char* name : {"tokenizer-type", "tokenizer-model", "vocab-file", "merge-file", "tiktoken-pattern"})
     o.data.tokenizer_given = o.data.tokenizer_given || t.given(name);
   if (o.data.vocab_size) o.data.tokenizer.vocab_size = static_cast<std::int32_t>(*o.data.vocab_size);
   if (o.tp_pp_dp_mapping && !t.given("rank-order")) o.parallel.order = "tp-cp-ep-pp-dp";

@@ -58,7 +58,7 @@ std::string bytes_of_token(std::string_view token) {
   return bytes;
 }
 
-ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), merges_(parts_.merges) {
+ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), merges_(parts_.merges, parts_.order) {
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
     byte_ids_[static_cast<std::size_t>(b)] = parts_.tokens.find({&byte, 1}).value_or(parts_.unknown.value_or(-1));
@@ -93,6 +93,7 @@ std::uint64_t ByteLevelBpe::hash_parts() const {
     const std::int32_t row[3] = {m.left, m.right, m.result};
     hash.update(row, sizeof row);
   }
+  hash.update(parts_.order.data(), parts_.order.size() * sizeof(std::uint32_t));
   text(parts_.pattern.description());
   number((parts_.nfc ? 1u : 0u) | (parts_.ignore_merges ? 2u : 0u) | (parts_.add_prefix_space ? 4u : 0u));
   for (const AddedToken& t : parts_.added) {

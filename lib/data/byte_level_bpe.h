@@ -24,6 +24,7 @@ namespace mt::data {
 struct ByteLevelBpeParts {
   TokenTable tokens;          // true bytes of every id, added tokens included; sealed
   std::vector<Merge> merges;  // in order of rank
+  std::vector<std::uint32_t> order;  // ranks, where they are not the places (tiktoken: that of what a merge makes)
   SplitPattern pattern;
   bool nfc = false;               // normalise first
   bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say

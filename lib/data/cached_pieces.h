@@ -1,7 +1,7 @@
 #pragma once
 // Pieces to ids through a thread's word cache: the loop every tokenizer that cuts text into words runs.
 //
-// Code: here. Tests: tests/data/byte_level_bpe_test.cc, character_bpe_test.cc.
+// Code: here. Tests: tests/data/byte_level_bpe_test.cc, piece_models_test.cc.
 
 #include <algorithm>
 #include <cstdint>

@@ -6,7 +6,7 @@
 // It need not be merged as one: where two neighbouring characters stand side by side in no token, no merge ever
 // crosses. The pairs that do occur are kept as a set of hashes, and pieces are cut at all others, which leaves words
 // short enough for the word cache.
-// Code: data/character_bpe.cc. Tests: tests/data/character_bpe_test.cc, golden_tokenizers_test.cc.
+// Code: data/character_bpe.cc. Tests: tests/data/piece_models_test.cc, golden_tokenizers_test.cc.
 
 #include <cstdint>
 #include <optional>

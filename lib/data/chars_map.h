@@ -4,7 +4,7 @@
 // A blob: the size of a trie in bytes (32 bits, little endian), the trie as 32-bit units in the layout of the Darts
 // double array, then the replacements, each ended by a NUL. Everything in it is checked while it is read: a damaged
 // map finds nothing, it never reads outside.
-// Code: data/chars_map.cc. Tests: tests/data/normalizer_test.cc, sentencepiece_test.cc.
+// Code: data/chars_map.cc. Tests: tests/data/peer_vectors_test.cc, sentencepiece_test.cc.
 
 #include <cstddef>
 #include <cstdint>

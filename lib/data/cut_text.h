@@ -1,7 +1,7 @@
 #pragma once
 // A text and the pieces it is cut into.
 //
-// Code: none. Tests: tests/data/pre_tokenizer_test.cc.
+// Code: none. Tests: tests/data/peer_vectors_test.cc.
 
 #include <cstdint>
 #include <string>

@@ -4,7 +4,7 @@
 // Kinds (their JSON "type"): NFC NFD NFKC NFKD Lowercase Strip StripAccents Nmt Prepend Replace ByteLevel Precompiled
 // BertNormalizer Sequence. They follow Hugging Face's library, oddities included: Precompiled looks at whole grapheme
 // clusters of less than six bytes first and takes the shortest entry they start with.
-// Code: data/normalizer.cc, data/normalizer_steps.cc. Tests: tests/data/normalizer_test.cc, golden_tokenizers_test.cc.
+// Code: data/normalizer.cc, data/normalizer_steps.cc. Tests: tests/data/peer_vectors_test.cc, golden_tokenizers_test.cc.
 
 #include <memory>
 #include <string>

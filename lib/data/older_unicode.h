@@ -3,7 +3,7 @@
 // their own from about Unicode 8 and 9, so younger marks stay and younger punctuation does not cut.
 // Its normal forms know no code point younger than about Unicode 9.
 //
-// Found by asking the package tokenizers 0.23.3 about every code point. Code: none. Tests: tests/data/normalizer_test.cc.
+// Found by asking the package tokenizers 0.23.3 about every code point. Code: none. Tests: tests/data/peer_vectors_test.cc.
 
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,7 @@
 //
 // The text is cut at added tokens, normalised, cut again at added tokens that are searched in normalised text, cut by
 // the pre-tokenizer, and each piece goes through the model, by way of the thread's word cache.
-// Code: data/pipeline_tokenizer.cc. Tests: tests/data/pipeline_tokenizer_test.cc, golden_tokenizers_test.cc.
+// Code: data/pipeline_tokenizer.cc. Tests: tests/data/peer_vectors_test.cc, golden_tokenizers_test.cc.
 
 #include <optional>
 #include <variant>

@@ -4,7 +4,7 @@
 // Kinds (their JSON "type"): ByteLevel Split Digits Metaspace Whitespace WhitespaceSplit Punctuation BertPreTokenizer
 // CharDelimiterSplit FixedLength Sequence. Some also rewrite the text (ByteLevel, Metaspace). A text in which only
 // byte-level BPE is asked for is cut by data/split_pattern.h instead, which is faster.
-// Code: data/pre_tokenizer.cc. Tests: tests/data/pre_tokenizer_test.cc.
+// Code: data/pre_tokenizer.cc. Tests: tests/data/peer_vectors_test.cc.
 
 #include <cstdint>
 #include <memory>

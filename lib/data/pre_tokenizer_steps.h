@@ -1,7 +1,7 @@
 #pragma once
 // One step of a pre-tokenizer on one piece; only data/pre_tokenizer.cc calls it.
 //
-// Code: data/pre_tokenizer_steps.cc. Tests: tests/data/pre_tokenizer_test.cc.
+// Code: data/pre_tokenizer_steps.cc. Tests: tests/data/peer_vectors_test.cc.
 
 #include "data/pre_tokenizer.h"
 

@@ -13,11 +13,22 @@ namespace mt::data {
 extern const std::string_view kGpt2Pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-namespace {
-
-constexpr std::string_view kLlama3Pattern =
+extern const std::string_view kLlama3Pattern =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+extern const std::string_view kO200kPattern =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+extern const std::string_view kTekkenPattern =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
+    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+namespace {
+
 constexpr std::string_view kQwenPattern =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -100,6 +111,14 @@ std::size_t gpt2_end(const Scan& t, std::size_t i) {
   return space_run(t, i, t.run<true>(i, kSpace));
 }
 
+// White space of the patterns that keep line ends apart: up to the last one of the run, else all but the last space.
+std::size_t line_space_end(const Scan& t, std::size_t i, std::size_t run_end) {
+  for (std::size_t k = run_end; k > i; --k) {
+    if (t.s[k - 1] == '\n' || t.s[k - 1] == '\r') return k;
+  }
+  return space_run(t, i, run_end);
+}
+
 template <int max_digits>
 std::size_t llama3_end(const Scan& t, std::size_t i) {
   const char byte = t.s[i];
@@ -126,11 +145,70 @@ std::size_t llama3_end(const Scan& t, std::size_t i) {
     }
   }
   if (!(c.bits & kSpace)) return t.newlines(t.run<false>(second, kWordOrSpace));
-  const std::size_t run_end = t.run<true>(second, kSpace);
-  for (std::size_t k = run_end; k > i; --k) {
-    if (t.s[k - 1] == '\n' || t.s[k - 1] == '\r') return k;
+  return line_space_end(t, i, t.run<true>(second, kSpace));
+}
+
+bool may_be_upper(std::uint8_t bits) { return (bits & (kLetter | kMark)) != 0 && !(bits & kLower); }
+bool may_be_lower(std::uint8_t bits) { return (bits & (kLetter | kMark)) != 0 && !(bits & kUpper); }
+
+// U*W+ at i, as a backtracking matcher finds it: the last of U* that may be lower goes to W+ if nothing follows for it.
+//   gives  its end, or 0; upper_end is the end of U*
+std::size_t cased_word_end(const Scan& t, std::size_t i, std::size_t& upper_end) {
+  std::size_t last_lower_end = 0;
+  while (i < t.size) {
+    const Scan::At c = t.at(i);
+    if (!may_be_upper(c.bits)) break;
+    i += c.size;
+    if (may_be_lower(c.bits)) last_lower_end = i;
   }
-  return space_run(t, i, run_end);
+  upper_end = i;
+  std::size_t end = i;
+  while (end < t.size) {
+    const Scan::At c = t.at(end);
+    if (!may_be_lower(c.bits)) break;
+    end += c.size;
+  }
+  return end > i ? end : last_lower_end;
+}
+
+template <int max_digits, bool contractions>
+std::size_t o200k_end(const Scan& t, std::size_t i) {
+  const auto with_suffix = [&t](std::size_t end) {
+    if (!contractions || end >= t.size || t.s[end] != '\'') return end;
+    return end + contraction<true>(t, end);
+  };
+  const char byte = t.s[i];
+  const Scan::At c = t.at(i);
+  const std::size_t second = i + c.size;
+  const bool line_end = byte == '\n' || byte == '\r';
+  const bool leads = !(c.bits & (kLetter | kNumber)) && !line_end, in_word = (c.bits & (kLetter | kMark)) != 0;
+  std::size_t led_upper = second, upper = i;
+  if (leads) {
+    if (const std::size_t end = cased_word_end(t, second, led_upper)) return with_suffix(end);
+  }
+  if (in_word) {
+    if (const std::size_t end = cased_word_end(t, i, upper)) return with_suffix(end);
+  }
+  if (led_upper > second) return with_suffix(led_upper);
+  if (upper > i) return with_suffix(upper);
+  if (c.bits & kNumber) {
+    std::size_t end = second;
+    for (int digits = 1; digits < max_digits && end < t.size; ++digits) {
+      const Scan::At d = t.at(end);
+      if (!(d.bits & kNumber)) break;
+      end += d.size;
+    }
+    return end;
+  }
+  const auto tail = [&t](std::size_t end) {
+    while (end < t.size && (t.s[end] == '\n' || t.s[end] == '\r' || t.s[end] == '/')) ++end;
+    return end;
+  };
+  if (byte == ' ' && second < t.size && !(t.at(second).bits & kWordOrSpace)) {
+    return tail(t.run<false>(second, kWordOrSpace));
+  }
+  if (!(c.bits & kSpace)) return tail(t.run<false>(second, kWordOrSpace));
+  return line_space_end(t, i, t.run<true>(second, kSpace));
 }
 
 template <class End>
@@ -246,6 +324,10 @@ SplitPattern SplitPattern::from_regex(const std::string& regex) {
     pattern.kind_ = PatternKind::llama3;
   } else if (regex == kQwenPattern) {
     pattern.kind_ = PatternKind::qwen;
+  } else if (regex == kO200kPattern) {
+    pattern.kind_ = PatternKind::o200k;
+  } else if (regex == kTekkenPattern) {
+    pattern.kind_ = PatternKind::tekken;
   } else {
     pattern.kind_ = PatternKind::pcre;
     pattern.pcre_ = std::make_unique<PcrePattern>(regex);
@@ -267,6 +349,8 @@ std::size_t SplitPattern::next(std::string_view text, std::size_t& position, std
     case PatternKind::gpt2: return fill_blocks(text, position, lengths, gpt2_starts, gpt2_end);
     case PatternKind::llama3: return fill_blocks(text, position, lengths, llama3_starts<3>, llama3_end<3>);
     case PatternKind::qwen: return fill_blocks(text, position, lengths, llama3_starts<1>, llama3_end<1>);
+    case PatternKind::o200k: return fill(text, position, lengths, o200k_end<3, true>);
+    case PatternKind::tekken: return fill(text, position, lengths, o200k_end<1, false>);
     default: return fill(text, position, lengths, [](auto& t, auto) { return t.size; });
   }
 }

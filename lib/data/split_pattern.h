@@ -1,12 +1,15 @@
 #pragma once
 // Cutting text into the pieces a BPE never merges across: the "pre-tokenizer" patterns.
 //
-// The patterns of GPT-2, LLaMA-3 and Qwen are scanned by hand over Unicode 16 classes; any other one runs under PCRE2's
+// The patterns of GPT-2, LLaMA-3, Qwen, o200k and Tekken are scanned by hand over Unicode 16 classes; any other one runs under PCRE2's
 // JIT, its classes pinned to Unicode 16 too (data/regex_classes.h). Several patterns in a row refine each other's pieces.
 // In the usual notation, L letters, N numbers, s White_Space:
 //   gpt2    '(s|t|re|ve|m|ll|d) | ?L+ | ?N+ | ?[^sLN]+ | s+(?!S) | s+
 //   llama3  (?i:'(s|t|re|ve|m|ll|d)) | [^\r\nLN]?L+ | N{1,3} | ?[^sLN]+[\r\n]* | s*[\r\n]+ | s+(?!S) | s+
 //   qwen    llama3 with N for N{1,3}
+//   o200k   [^\r\nLN]?U*W+c? | [^\r\nLN]?U+W*c? | N{1,3} | ?[^sLN]+[\r\n/]* | s*[\r\n]+ | s+(?!S) | s+
+//           with U: Lu Lt Lm Lo M, W: Ll Lm Lo M, c: (?i:'(s|t|re|ve|m|ll|d))
+//   tekken  o200k without c and with N for N{1,3}
 // Under (?i:) the s of 's is also U+017F, the long s.
 // Code: data/split_pattern.cc (hand scanners), data/split_pcre.cc. Tests: tests/data/split_pattern_test.cc.
 
@@ -21,10 +24,10 @@
 
 namespace mt::data {
 
-enum class PatternKind { whole, gpt2, llama3, qwen, pcre };
+enum class PatternKind { whole, gpt2, llama3, qwen, o200k, tekken, pcre };
 
-// The text of GPT-2's pattern, as tokenizer.json files write it.
-extern const std::string_view kGpt2Pattern;
+// The text of the patterns that are scanned by hand, as tokenizer.json files write them; cl100k's is LLaMA-3's.
+extern const std::string_view kGpt2Pattern, kLlama3Pattern, kO200kPattern, kTekkenPattern;
 
 // A compiled regex in the dialect of tokenizer.json files; matches and the gaps between them are the pieces.
 class PcrePattern {

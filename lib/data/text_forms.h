@@ -1,7 +1,7 @@
 #pragma once
 // Lower case and normal forms, as the tokenizers' normalisers ask for them.
 //
-// Code: data/text_forms.cc (utf8proc, and what Unicode 16 added to its tables). Tests: tests/data/normalizer_test.cc.
+// Code: data/text_forms.cc (utf8proc, and what Unicode 16 added to its tables). Tests: tests/data/peer_vectors_test.cc.
 
 #include <cstdint>
 #include <string>

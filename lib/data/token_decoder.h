@@ -4,7 +4,7 @@
 // Kinds (their JSON "type"): ByteLevel ByteFallback Metaspace Replace Fuse Strip WordPiece BPEDecoder CTC Sequence.
 // Without one, tokens are joined by spaces. One deliberate difference to Hugging Face's library: bytes that are no
 // valid UTF-8 stay as they are; there they become U+FFFD.
-// Code: data/token_decoder.cc. Tests: tests/data/token_decoder_test.cc, golden_tokenizers_test.cc.
+// Code: data/token_decoder.cc. Tests: tests/data/peer_vectors_test.cc, golden_tokenizers_test.cc.
 
 #include <memory>
 #include <string>

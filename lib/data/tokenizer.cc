@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/byte_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
+#include "data/tiktoken_file.h"
 #include "data/tokenizer_json.h"
 
 namespace mt::data {
@@ -62,6 +63,11 @@ constexpr Kind kKinds[] = {
     {"SentencePieceTokenizer", from_sentencepiece},
     {"GPTSentencePieceTokenizer", from_sentencepiece},
     {"Llama2Tokenizer", from_sentencepiece},
+    {"TikTokenizer",
+     [](const TokenizerSpec& spec) {
+       need(spec.model, spec, "--tokenizer-model");
+       return load_tiktoken(spec);
+     }},
     {"ByteTokenizer",
      [](const TokenizerSpec& spec) {
        return without_eod_choice(spec, std::make_unique<ByteTokenizer>(spec.parse_special));

@@ -6,8 +6,8 @@
 //
 // Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (tokenizer.json), GPT2BPETokenizer (vocab.json +
 // merges.txt), BertWordPieceLowerCase and BertWordPieceCase (vocab.txt), SentencePieceTokenizer,
-// GPTSentencePieceTokenizer and Llama2Tokenizer (a SentencePiece .model, all the same), ByteTokenizer (a byte is an id,
-// end id 256), NullTokenizer (text is integers).
+// GPTSentencePieceTokenizer and Llama2Tokenizer (a SentencePiece .model, all the same), TikTokenizer (tokens by rank:
+// .tiktoken, JSON lists, Tekken), ByteTokenizer (a byte is an id, end id 256), NullTokenizer (text is integers).
 // Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_json_test.cc, golden_tokenizers_test.cc.
 
 #include <cstdint>
@@ -77,7 +77,9 @@ struct TokenizerSpec {
   std::filesystem::path vocab_file;      // --vocab-file, GPT2BPETokenizer, BertWordPiece...
   std::filesystem::path merge_file;      // --merge-file, GPT2BPETokenizer
   std::optional<std::string> eod_token;  // --eod-token
-  std::int32_t vocab_size = 0;           // --vocab-size, NullTokenizer
+  std::int32_t vocab_size = 0;           // --vocab-size, NullTokenizer, TikTokenizer
+  std::string tiktoken_pattern;          // --tiktoken-pattern, TikTokenizer
+  std::int32_t tiktoken_num_special_tokens = 1000;  // --tiktoken-num-special-tokens, TikTokenizer
   bool parse_special = false;            // --parse-special
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // The models of a tokenizer.json, from their part of the file.
 //
-// Code: data/tokenizer_models.cc. Tests: tests/data/tokenizer_json_test.cc, pipeline_tokenizer_test.cc.
+// Code: data/tokenizer_models.cc. Tests: tests/data/tokenizer_json_test.cc, peer_vectors_test.cc.
 
 #include "data/pipeline_tokenizer.h"
 #include "data/tokenizer_file.h"

@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint32_t kCodePoints = 0x110000;
 
 std::uint8_t class_bits(Category c) {
+  if (c == Category::Ll) return kLetter | kLower;
+  if (c == Category::Lu || c == Category::Lt) return kLetter | kUpper;
   if (c >= Category::Ll && c <= Category::Lu) return kLetter;
   if (c >= Category::Mc && c <= Category::Mn) return kMark;
   if (c >= Category::Nd && c <= Category::No) return kNumber;

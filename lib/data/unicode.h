@@ -54,6 +54,8 @@ enum ClassBit : std::uint8_t {
   kNumber = 4,       // \p{N}
   kPunctuation = 8,  // \p{P}
   kSymbol = 16,      // \p{S}
+  kUpper = 64,       // \p{Lu} and \p{Lt}
+  kLower = 128,      // \p{Ll}
   kSpace = 32,       // \s, which is White_Space: U+0085, U+00A0, U+3000 are in; U+180E, U+200B, U+FEFF are not
 };
 

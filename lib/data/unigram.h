@@ -4,7 +4,7 @@
 // Viterbi over the characters, tokens found by walking a trie; an unknown character costs the lowest score less 10.
 // Two programs make such models and round differently, and near-ties decide ids, so both are followed: Hugging Face's
 // library adds in double precision, SentencePiece keeps the best score of each place in single precision.
-// Code: data/unigram.cc. Tests: tests/data/unigram_test.cc (every cut tried), golden_tokenizers_test.cc.
+// Code: data/unigram.cc. Tests: tests/data/piece_models_test.cc (every cut tried), peer_vectors_test.cc.
 
 #include <cstdint>
 #include <string>

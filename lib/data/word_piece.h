@@ -2,7 +2,7 @@
 // The models that know whole words: WordPiece (BERT: the longest token first, then the longest that goes on, "##") and
 // WordLevel (a word is a token or unknown).
 //
-// Code: data/word_piece.cc. Tests: tests/data/word_piece_test.cc.
+// Code: data/word_piece.cc. Tests: tests/data/piece_models_test.cc, peer_vectors_test.cc.
 
 #include <cstdint>
 #include <string>

@@ -86,5 +86,33 @@ TEST(DamagedTokenizers, sentencepiece_models_are_refused_or_work) {
   EXPECT_GT(outcome.refused, 200);
 }
 
+TEST(DamagedTokenizers, lists_of_ranks_are_refused_or_work) {
+  const ScratchDirectory dir;
+  std::mt19937 random(19);
+  Outcome outcome;
+  Json list = Json::array();
+  std::string lines;
+  const Json tokens = peer_vectors("ranks").at(0).at("tokens");
+  for (std::size_t rank = 0; rank < tokens.size(); ++rank) {
+    const std::string token = tokens.at(rank);
+    list.push_back({{"rank", rank}, {"token_bytes", token}, {"token_str", nullptr}});
+    lines += token + " " + std::to_string(rank) + "\n";
+  }
+  const Json tekken{{"config", {{"pattern", "\\p{L}+|."}, {"default_num_special_tokens", 20}}}, {"vocab", list}};
+  for (const std::string& file : {lines, list.dump(), tekken.dump()}) {
+    for (int i = 0; i < 150; ++i) {
+      TokenizerSpec spec;
+      spec.type = "TikTokenizer";
+      spec.model = dir.path() / "tokens";
+      std::ofstream(spec.model, std::ios::binary) << damaged(file, random);
+      spec.tiktoken_pattern = "cl100k";
+      spec.tiktoken_num_special_tokens = 7;
+      try_file(spec, outcome);
+    }
+  }
+  EXPECT_GT(outcome.loaded, 5);
+  EXPECT_GT(outcome.refused, 200);
+}
+
 }  // namespace
 }  // namespace mt::data

@@ -40,7 +40,7 @@ std::string random_text(std::mt19937& random, int count, int ascii) {
                                                  "'s", "'S",   "'re",  "'LL", "'",    "''",   "1",  "23", "4567", " ",
                                                  " ",  " ",    "  ",   "\n",  "\r\n", "\t",   "\v", ".",  "!",    "--",
                                                  "_",  "word", " the", ", ",  "\x7f", "\x01", "@",  "[",  "`",    "{"};
-  static const std::vector<std::string> other = {"é",      "ß",      "中",     "文", "\u0669", "½", "\u00a0",
+  static const std::vector<std::string> other = {"É", "ǅ", "ʰ", "ſt", "/", "é",      "ß",      "中",     "文", "\u0669", "½", "\u00a0",
                                                  "\u3000", "\u2028", "\u0085", "é",  "—",      "😀", "ſ",
                                                  "'ſ",     "\u0301", "\u200b", "Ⅷ",  "я"};
   std::string text;
@@ -73,6 +73,28 @@ TEST(SplitPattern, llama3_scanner_cuts_where_the_regex_cuts) {
 }
 TEST(SplitPattern, qwen_scanner_cuts_where_the_regex_cuts) {
   compare_with_pcre(llama3_regex("\\p{N}"), PatternKind::qwen);
+}
+
+TEST(SplitPattern, o200k_and_tekken_scanners_cut_where_the_regexes_cut) {
+  compare_with_pcre(std::string(kO200kPattern), PatternKind::o200k);
+  compare_with_pcre(std::string(kTekkenPattern), PatternKind::tekken);
+}
+
+TEST(SplitPattern, classes_are_those_of_unicode_16_whatever_the_library_knows) {
+  const std::string letter = "\xF0\x90\xB5\x90";  // U+10D50, a letter since Unicode 16
+  EXPECT_EQ(split(SplitPattern::from_regex("\\p{L}+"), "a" + letter + "1").size(), 2u);
+  EXPECT_EQ(split(SplitPattern::from_regex("[\\p{Lu}_]+"), "_" + letter + "1").size(), 2u);
+  EXPECT_EQ(split(SplitPattern::from_regex("[^\\p{L}]+"), "1" + letter + "2").size(), 3u);
+  EXPECT_EQ(split(SplitPattern::from_regex("\\s"), "a\u180Eb\u3000c").size(), 3u);
+  EXPECT_EQ(split(SplitPattern::from_regex("\\h"), "xay").size(), 3u);  // a hexadecimal digit in this dialect
+}
+
+TEST(SplitPattern, sets_inside_sets_are_joined_or_refused) {
+  EXPECT_EQ(split(SplitPattern::from_regex("[^(\\s|[.,])]+"), "ab.c, d)"),
+            (std::vector<std::string>{"ab", ".", "c", ", ", "d", ")"}));
+  EXPECT_EQ(split(SplitPattern::from_regex("[]a]+"), "x]a]y"), (std::vector<std::string>{"x", "]a]", "y"}));
+  EXPECT_THROW(SplitPattern::from_regex("[a[^b]]"), Error);
+  EXPECT_THROW(SplitPattern::from_regex("[a-z&&[aeiou]]"), Error);
 }
 
 TEST(SplitPattern, long_runs_cross_blocks_whole) {

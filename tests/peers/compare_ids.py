@@ -66,18 +66,21 @@ class Tiktoken:
 
     def __init__(self, args):
         import tiktoken
+        pattern = MEGATRON_PATTERNS.get(args.pattern, args.pattern)
         if args.file.endswith(".json"):
             tokens = json.load(open(args.file))
-            tokens = tokens["vocab"] if isinstance(tokens, dict) else tokens
-            first = 1000
-            ranks = {base64.b64decode(t["token_bytes"]): t["rank"] + first for t in tokens[:131072 - first]}
+            first, size = 1000, 131072
+            if isinstance(tokens, dict):
+                config, tokens = tokens["config"], tokens["vocab"]
+                first, size = config["default_num_special_tokens"], config["default_vocab_size"]
+                pattern = config["pattern"]
+            ranks = {base64.b64decode(t["token_bytes"]): t["rank"] + first for t in tokens[:size - first]}
         else:
             ranks = {}
             for line in open(args.file, "rb").read().split(b"\n"):
                 if line:
                     token, rank = line.split()
                     ranks[base64.b64decode(token)] = int(rank)
-        pattern = MEGATRON_PATTERNS.get(args.pattern, args.pattern)
         self.encoding = tiktoken.Encoding("peer", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
     def encode(self, text):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Record what the packages tokenizers and sentencepiece make of small inputs, a JSON object a line, for
-tests/data/peer_vectors_test.cc and sentencepiece_test.cc.
+"""Record what the packages tokenizers, sentencepiece and tiktoken make of small inputs, a JSON object a line, for
+tests/data/peer_vectors_test.cc, sentencepiece_test.cc and tiktoken_test.cc.
 
 usage: record_vectors.py > tests/data/peer_vectors.jsonl
 
@@ -15,6 +15,7 @@ import tempfile
 from importlib import metadata
 
 import sentencepiece
+import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 N, P, D = normalizers, pre_tokenizers, decoders
@@ -167,6 +168,42 @@ def record_sentencepiece():
         line(kind="sentencepiece", name=name, model=base64.b64encode(model).decode(), eos=processor.eos_id(), cases=cases)
 
 
+PATTERNS = {
+    "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
+              r"\s+(?!\S)|\s",
+    "o200k": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+             r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "v1": r"[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    "v2": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|"
+          r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+
+
+def ranks():
+    """Tokens by rank: the bytes in order, then what a trainer learned."""
+    learned = trained(models.BPE(), trainers.BpeTrainer(vocab_size=520, initial_alphabet=P.ByteLevel.alphabet(),
+                                                        show_progress=False), None, P.ByteLevel(add_prefix_space=False))
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    characters = {chr(b): b for b in printable}
+    characters.update({chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in printable)})
+    tokens = [bytes([b]) for b in range(256)]
+    by_id = sorted(learned.get_vocab().items(), key=lambda item: item[1])
+    tokens += [bytes(characters[c] for c in token) for token, _ in by_id if len(token) > 1]
+    return {token: rank for rank, token in enumerate(tokens)}
+
+
+def record_tiktoken():
+    line(kind="peer", package="tiktoken", version=metadata.version("tiktoken"))
+    tokens = ranks()
+    line(kind="ranks", tokens=[base64.b64encode(token).decode() for token in tokens])
+    for name, pattern in PATTERNS.items():
+        encoding = tiktoken.Encoding("peer", pat_str=pattern, mergeable_ranks=tokens, special_tokens={})
+        texts = TEXTS + random_texts(150, 2) + ["DON'T stop/\n\n HTTPServer'S ǅungla aÀ́B 12345 ...//\r\n x"]
+        line(kind="tiktoken", name=name, cases=[[t, encoding.encode_ordinary(t)] for t in texts])
+
+
 def line(**fields):
     print(json.dumps(fields, ensure_ascii=False))
 
@@ -195,6 +232,7 @@ def main():
             cases.append([text, ids, tokenizer.encode(text).ids, tokenizer.decode(ids, skip_special_tokens=False)])
         line(kind="tokenizer", name=name, part=json.loads(tokenizer.to_str()), cases=cases)
     record_sentencepiece()
+    record_tiktoken()
 
 
 if __name__ == "__main__":
