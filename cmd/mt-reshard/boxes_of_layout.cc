@@ -6,6 +6,14 @@
 #include "base/error.h"
 
 namespace mt {
+
+namespace {
+
+// One number of a whole tensor: what a moment of few bits is multiplied by.
+bool is_scale(const TensorEntry& t) { return t.kind.ends_with("_scale") && t.shape == Dims{1}; }
+
+}  // namespace
+
 std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, const ModelSpec& model,
                                                     const ParallelSpec& parallel) {
   std::map<std::string, std::vector<const TensorEntry*>> stored;
@@ -25,6 +33,7 @@ std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, co
         if (entries == stored.end())
           throw Error(Code::config, piece.name + ": the model has it, the checkpoint has not");
         for (const auto* t : entries->second) {
+          if (is_scale(*t)) continue;
           if (t->shape != piece.shape)
             throw Error(Code::config, fmt::format("{}: the model has shape {}, the checkpoint {}",
                                                   tensor_text(t->name, t->kind), dims_text(piece.shape),
@@ -36,7 +45,7 @@ std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, co
       }
   }
   for (const auto& t : manifest.tensors)
-    if (!parameters.count(t.name)) owned[0].push_back({t.name, t.kind, t.dtype, t.shape, whole(t.shape)});
+    if (!parameters.count(t.name) || is_scale(t)) owned[0].push_back({t.name, t.kind, t.dtype, t.shape, whole(t.shape)});
   return owned;
 }
 

@@ -31,3 +31,17 @@ for layout in "2 1" "1 2" "2 2"; do
   done
   mt-ckpt diff "on-first-$tp-$dp" "on-first-$tp-$dp-$tp-$dp"
 done
+
+# The same with what other optimizers keep, scales of fp8 moments among it.
+rules=("--optimizer muon" "--use-distributed-optimizer --use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp16")
+for i in 0 1; do
+  # shellcheck disable=SC2086
+  train "rule$i" --train-iters 3 --save "rule$i" ${rules[i]}
+  mt-reshard --load "rule$i" --save "rule$i-2" --registry none --target-tensor-parallel-size 2
+  mt-ckpt verify "rule$i-2"
+  for from in "rule$i" "rule$i-2"; do
+    # shellcheck disable=SC2086
+    train "on-$from" --train-iters 5 --load "$from" --save "on-$from" --tensor-model-parallel-size 2 --local-ranks 2 ${rules[i]}
+  done
+  mt-ckpt diff "on-rule$i" "on-rule$i-2"
+done
