@@ -44,6 +44,9 @@ int collect(const Arguments& a, bool json) {
   for (const auto& dir : old.removed) tell(dir, "not retained", a, json), ++count;
   for (const auto* left : {&garbage.left, &old.left})
     for (const auto& sentence : *left) log::warn("{}", sentence);
+  for (const Garbage* part : {&garbage, &old})
+    if (part->failed)
+      throw Error(*part->failed, fmt::format("{} of what is there stays, the first: {}", part->left.size(), part->left[0]), root);
   if (count == 0) log::info("nothing to remove in {}", root);
   return 0;
 }

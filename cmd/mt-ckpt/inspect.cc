@@ -32,7 +32,9 @@ int list(const std::string& root, bool json) {
   const auto all = list_iterations(root);
   if (!json) cli::row({"iteration", "state", "tracked", "consumed_samples", "bytes", "path", "problem"});
   for (const auto& i : all) {
-    const std::string state = i.temporary ? "unfinished" : i.complete ? "complete" : "incomplete";
+    const std::string state = i.temporary ? "unfinished" : i.complete                           ? "complete"
+                              : i.soundness == Soundness::unreadable ? "unreadable"
+                                                                     : "incomplete";
     std::int64_t samples = 0;
     std::uint64_t bytes = 0;
     if (i.complete) {
@@ -107,20 +109,23 @@ int verify(const Arguments& a, bool json) {
   const auto report = verify_checkpoint(r.dir, a.num_threads, [&](std::uint64_t done) { progress.update(done); });
   progress.finish();
   const double mb_per_s = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds / 1e6 : 0;
-  const std::string result = report.problems.empty() ? "sound" : "damaged";
+  const std::string result = !report.problems.empty() ? "damaged" : report.unreadable.empty() ? "sound" : "unreadable";
   if (json) {
     cli::object({{"result", result}, {"path", r.dir.string()}, {"iteration", r.iteration}, {"files", report.files},
                  {"tensors", report.tensors}, {"chunks", report.chunks}, {"bytes", report.bytes},
                  {"seconds", report.seconds}, {"mb_per_s", mb_per_s}, {"manifest_checksum", report.manifest_checksum},
-                 {"problems", report.problems}, {"broken", broken}});
+                 {"problems", report.problems}, {"unreadable", report.unreadable}, {"broken", broken}});
   } else {
     cli::row({"result", "files", "tensors", "chunks", "bytes", "mb_per_s", "path"});
     cli::row({result, std::to_string(report.files), std::to_string(report.tensors), std::to_string(report.chunks),
               std::to_string(report.bytes), fmt::format("{:.0f}", mb_per_s), r.dir.string()});
     if (!report.manifest_checksum) cli::row({"note", "the manifest has no checksum of its own; it was written by an older program"});
     for (const auto& p : report.problems) cli::row({"problem", p});
+    for (const auto& u : report.unreadable) cli::row({"unreadable", u});
     for (const auto& b : broken) cli::row({"broken", b});
   }
+  if (report.problems.empty() && !report.unreadable.empty())
+    throw Error(Code::io, report.unreadable[0], "", "nothing is known about what cannot be read");
   if (report.problems.empty() && broken.empty()) return 0;
   if (report.problems.empty())
     throw Error(Code::corrupt, "the newest checkpoint is broken: " + broken.back(), a.paths[0],

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "ckpt/one_save.h"
 #include "ckpt/store.h"
 #include "layout/initial_values.h"
 #include "layout/validate.h"
@@ -45,10 +46,6 @@ void check(const Arguments& a) {
   if (a.iteration < 0) throw Error(Code::usage, fmt::format("{} is less than 0", a.iteration), "--iteration");
   if (a.consumed_samples < 0)
     throw Error(Code::usage, fmt::format("{} is less than 0", a.consumed_samples), "--consumed-samples");
-  const auto target = std::filesystem::path(a.save) / iteration_name(a.iteration);
-  std::error_code ec;
-  if (!a.force && std::filesystem::exists(std::filesystem::symlink_status(target, ec)))
-    throw Error(Code::config, "there is a checkpoint already", target.string(), "--force replaces it");
 }
 
 int random(const Arguments& a, bool json) {
@@ -57,6 +54,7 @@ int random(const Arguments& a, bool json) {
   BatchSpec batch;
   batch.seq_length = a.model.max_position_embeddings;
   require_valid(validate(model, ParallelSpec{}, batch, Limits{}, 0));
+  const OneSave lock(a.save, a.iteration, a.force);
   std::vector<std::vector<std::byte>> bytes;
   std::vector<TensorShard> shards;
   for (const auto& param : param_specs(model, ParallelSpec{}, Coordinate{}))
@@ -87,9 +85,11 @@ int random(const Arguments& a, bool json) {
   if (json)
     cli::object({{"path", dir.string()}, {"parameters", num_parameters(model)}, {"tensors", shards.size()},
                  {"bytes", written.file_bytes}});
-  else
+  else {
+    cli::row({"path", "parameters", "tensors", "bytes"});
     cli::row({dir.string(), std::to_string(num_parameters(model)), std::to_string(shards.size()),
               std::to_string(written.file_bytes)});
+  }
   return 0;
 }
 

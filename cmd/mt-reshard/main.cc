@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "ckpt/iterations.h"
+#include "ckpt/one_save.h"
 #include "ckpt/reshard.h"
 #include "layout/validate.h"
 #include "mt-reshard/boxes_of_layout.h"
@@ -17,12 +18,14 @@
 namespace mt {
 namespace {
 
+constexpr int kMostRanks = 65536;  // more is a slip of the keys; each is a file
+
 struct Arguments {
   std::string load, save, registry = "mt-runs.db";
   std::optional<std::int64_t> step;
   std::optional<int> tp, dp;
   int num_shards = 0;
-  bool dry_run = false;
+  bool dry_run = false, force = false;
   Json resolved;
 };
 
@@ -80,6 +83,9 @@ int run(const Arguments& a, bool json) {
                 "give --target-tensor-parallel-size, --target-data-parallel-size or --num-shards");
   if (a.num_shards < 0 || a.tp.value_or(1) < 1 || a.dp.value_or(1) < 1)
     throw Error(Code::usage, "a layout has 1 or more ranks");
+  for (const auto& [flag, n] : {std::pair("--num-shards", a.num_shards), {"--target-tensor-parallel-size", a.tp.value_or(1)},
+                                {"--target-data-parallel-size", a.dp.value_or(1)}})
+    if (n > kMostRanks) throw Error(Code::usage, fmt::format("{} is more than {}", n, kMostRanks), flag);
   if (a.num_shards > 0 && (a.tp || a.dp))
     throw Error(Code::usage, "--num-shards stands alone", "--num-shards");
   const auto from = resolve(a.load, a.step);
@@ -89,6 +95,11 @@ int run(const Arguments& a, bool json) {
   if (a.dry_run) return print_plan(plan, json), 0;
   if (a.save.empty()) throw Error(Code::usage, "no directory to write to", "--save");
 
+  std::error_code ec;
+  const bool same = std::filesystem::equivalent(from.dir, std::filesystem::path(a.save) / from.dir.filename(), ec);
+  if (same)
+    throw Error(Code::config, "source and destination are the same checkpoint", a.save, "write to another directory");
+  const OneSave lock(a.save, from.iteration, a.force);
   auto index = RunIndex::open(a.registry);
   const auto total = reader.manifest().tensor_bytes();
   Progress progress("resharding", total, "bytes");
@@ -102,8 +113,10 @@ int run(const Arguments& a, bool json) {
   if (json)
     cli::object({{"from", from.dir.string()}, {"path", dir.string()}, {"iteration", from.iteration},
                  {"ranks", plan.owned.size()}, {"bytes", total}, {"seconds", seconds}});
-  else
+  else {
+    cli::row({"path", "ranks", "bytes", "seconds"});
     cli::row({dir.string(), std::to_string(plan.owned.size()), std::to_string(total), fmt::format("{:.2f}", seconds)});
+  }
   return 0;
 }
 
@@ -112,6 +125,7 @@ std::function<int()> build(OptionTable& table, const cli::Shared& shared) {
   table.add("load", a->load, "DIRECTORY", "checkpoint to read: a --save directory (its tracker decides) or an iter_0000000");
   table.add("ckpt-step", a->step, "N", "iteration to take from a --save directory instead of the tracker's");
   table.add("save", a->save, "DIRECTORY", "where to write; another one than --load");
+  table.add("force", a->force, "", "replace that iteration if it is there");
   table.group("New layout");
   table.add("target-tensor-parallel-size", a->tp, "N", "tensor-parallel ranks; as stored when not given");
   table.add("target-data-parallel-size", a->dp, "N", "data-parallel ranks; as stored when not given");

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/json_reason.h"
 #include "base/log.h"
 #include "base/version.h"
 
@@ -165,6 +166,9 @@ int guarded(Body body) {
   } catch (const std::bad_alloc&) {
     log::line("out of memory");
     return static_cast<int>(Code::device);
+  } catch (const nlohmann::detail::exception& e) {
+    log::line("JSON that is not of the form it should have: " + json_reason(e));
+    return static_cast<int>(Code::corrupt);
   } catch (const std::exception& e) {
     log::line(std::string("internal error: ") + e.what());
     return static_cast<int>(Code::internal);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace mt {
 
@@ -33,7 +34,7 @@ static std::string one_line(const std::string& what, const std::string& where, c
   std::string text = what;
   if (!where.empty()) text += ": " + where;
   if (!hint.empty()) text += " (" + hint + ")";
-  return text;
+  return log::printable(text);
 }
 
 Error::Error(Code code, const std::string& what, const std::string& where, const std::string& hint)

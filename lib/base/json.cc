@@ -7,17 +7,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json_reason.h"
 
 namespace mt {
 
 namespace {
-
-// What nlohmann says, without its own "[json.exception...] parse error at line 1, column 2: " in front.
-std::string reason(const std::string& text) {
-  const auto at = text.find("column ");
-  const auto colon = at == std::string::npos ? std::string::npos : text.find(": ", at);
-  return colon == std::string::npos ? text : text.substr(colon + 2);
-}
 
 std::string place(std::string_view text, std::size_t byte, const std::string& where) {
   std::size_t line = 1, column = 1;
@@ -65,13 +59,22 @@ bool fits(const Json& v) {
 
 }  // namespace
 
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." -> "syntax error ..."
+std::string json_reason(const nlohmann::detail::exception& e) {
+  std::string text = e.what();
+  if (const auto mark = text.find("] "); text.rfind("[json.exception", 0) == 0 && mark != std::string::npos) text.erase(0, mark + 2);
+  const auto column = text.rfind("parse error", 0) == 0 ? text.find("column ") : std::string::npos;
+  const auto colon = column == std::string::npos ? std::string::npos : text.find(": ", column);
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
 Json parse_json(std::string_view text, const std::string& where) {
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& e) {
-    throw Error(Code::corrupt, "not JSON: " + reason(e.what()), place(text, e.byte, where));
+    throw Error(Code::corrupt, "not JSON: " + json_reason(e), place(text, e.byte, where));
   } catch (const Json::exception& e) {  // a number out of range
-    throw Error(Code::corrupt, std::string("not JSON: ") + e.what(), where);
+    throw Error(Code::corrupt, "not JSON: " + json_reason(e), where);
   }
 }
 

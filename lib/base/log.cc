@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "base/printable.h"
+
 namespace mt::log {
 
 namespace {
@@ -42,6 +44,20 @@ std::string prefix() {
   return state().prefix;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c >= 0x20 && c != 0x7f) || (c == '\n' && text.substr(i + 1, 2) == "  ")) out += text[i];
+    else if (c == '\n') out += "\\n";
+    else if (c == '\t') out += "\\t";
+    else if (c == '\r') out += "\\r";
+    else out += fmt::format("\\x{:02x}", c);
+  }
+  return out;
+}
+
 void line(const std::string& text) {
   std::string out;
   {
@@ -50,7 +66,7 @@ void line(const std::string& text) {
     if (!state().prefix.empty()) out += "[" + state().prefix + "]";
   }
   if (!out.empty()) out += ": ";
-  out += text;
+  out += printable(text);
   out += '\n';
   const char* p = out.data();
   std::size_t left = out.size();

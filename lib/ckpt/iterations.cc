@@ -1,7 +1,11 @@
 #include "ckpt/iterations.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -18,13 +22,6 @@ std::optional<std::int64_t> whole_number(std::string_view s) {
   const auto [end, ec] = std::from_chars(s.data(), s.data() + s.size(), v);
   if (ec != std::errc() || end != s.data() + s.size() || v < 0) return std::nullopt;
   return v;
-}
-
-// "iter_0000020" -> 20
-std::optional<std::int64_t> iteration_of(const std::string& name) {
-  if (name.rfind("iter_", 0) != 0) return std::nullopt;
-  const auto v = whole_number(std::string_view(name).substr(5));
-  return v && iteration_name(*v) == name ? v : std::nullopt;
 }
 
 // ".iter_0000020.tmp", ".iter_0000020.removed.tmp" -> 20
@@ -68,13 +65,10 @@ std::string complete_ones(const std::vector<IterationInfo>& all) {
 
 Resolved resolve_asked(const fs::path& root, std::int64_t iteration) {
   const auto dir = root / iteration_name(iteration);
-  if (!is_folder(dir))
+  if (!is_present(dir) || !is_folder(dir))
     throw Error(Code::config, fmt::format("no iteration {} there", iteration), root.string(),
                 complete_ones(list_iterations(root)));
-  const auto problem = completeness_problem(dir);
-  if (!problem.empty())
-    throw Error(Code::corrupt, "incomplete checkpoint: " + problem, dir.string(),
-                complete_ones(list_iterations(root)));
+  if (const auto c = condition_of(dir); !c.complete()) throw c.error(dir, complete_ones(list_iterations(root)));
   return {dir, iteration, {}};
 }
 
@@ -90,6 +84,9 @@ Resolved newest_complete(const fs::path& root, std::string reason) {
     if (!i.complete && !i.tracked)
       r.ignored.push_back(fmt::format("{}: {}", i.dir.string(), i.problem));
   }
+  for (const auto& i : all)
+    if (!i.temporary && !i.complete && (!best || i.iteration > best->iteration) && !i.condition().can_be_passed_over())
+      throw i.condition().error(i.dir);
   if (!best)
     throw Error(damaged ? Code::corrupt : Code::config,
                 r.ignored.empty() ? "no checkpoint there" : "no complete checkpoint there: " + r.ignored[0],
@@ -150,26 +147,9 @@ const char* format_name(CheckpointFormat format) {
   return "unknown";
 }
 
-std::string completeness_problem(const fs::path& dir) {
-  if (!is_there(dir / kManifestName)) return "no manifest.json";
-  try {
-    const auto m = read_manifest(dir);
-    for (const auto& f : m.files) {
-      std::error_code ec;
-      const auto bytes = fs::file_size(dir / f.name, ec);
-      if (ec) return fmt::format("{}: {}", f.name, ec.message());
-      if (bytes != f.bytes) return fmt::format("{}: wanted {} bytes, found {}", f.name, f.bytes, bytes);
-    }
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 std::optional<std::int64_t> read_tracker(const fs::path& root) {
   const auto path = root / kTrackerName;
-  std::error_code ec;
-  if (!fs::exists(path, ec) && !ec) return std::nullopt;
+  if (!is_present(path)) return std::nullopt;
   auto text = read_file(path);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
   const auto v = whole_number(text);
@@ -180,7 +160,7 @@ std::optional<std::int64_t> read_tracker(const fs::path& root) {
 }
 
 Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
-  if (!is_there(path)) throw Error(Code::io, "no such checkpoint directory", path.string());
+  if (!is_present(path)) throw Error(Code::io, "no such checkpoint directory", path.string());
   if (!is_folder(path)) throw Error(Code::config, "not a directory", path.string());
   // "dir/" has an empty file name; "." may stand for an iter directory.
   const auto clean = fs::weakly_canonical(path);
@@ -188,13 +168,11 @@ Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
     if (iteration && *iteration != *own)
       throw Error(Code::config, fmt::format("wanted iteration {}, this is {}", *iteration, *own), path.string());
     if (!is_there(path / kManifestName) && detect_format(path) != CheckpointFormat::unknown) not_ours(path);
-    const auto problem = completeness_problem(path);
-    if (!problem.empty()) throw Error(Code::corrupt, "incomplete checkpoint: " + problem, path.string());
+    if (const auto c = condition_of(path); !c.complete()) throw c.error(path);
     return {path, *own, {}};
   }
   if (is_there(path / kManifestName)) {  // a copied or renamed checkpoint directory
-    const auto problem = completeness_problem(path);
-    if (!problem.empty()) throw Error(Code::corrupt, "incomplete checkpoint: " + problem, path.string());
+    if (const auto c = condition_of(path); !c.complete()) throw c.error(path);
     return {path, read_manifest(path).meta.iteration, {}};
   }
   if (iteration) return resolve_asked(path, *iteration);
@@ -205,12 +183,14 @@ Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
     return newest_complete(path, fmt::format("{}: no {} there", path.string(), kTrackerName));
   }
   const auto dir = path / iteration_name(*tracker);
-  if (!is_folder(dir))
+  if (!is_present(dir) || !is_folder(dir))
     throw Error(Code::corrupt, fmt::format("the tracker names iteration {}, which is not there", *tracker),
                 (path / kTrackerName).string(), complete_ones(list_iterations(path)));
   if (!is_there(dir / kManifestName) && detect_format(dir) != CheckpointFormat::unknown) not_ours(dir);
-  const auto problem = completeness_problem(dir);
-  if (!problem.empty()) return newest_complete(path, fmt::format("{}: {}", dir.string(), problem));
+  if (const auto c = condition_of(dir); !c.complete()) {
+    if (!c.can_be_passed_over()) throw c.error(dir);
+    return newest_complete(path, fmt::format("{}: {}", dir.string(), c.problem));
+  }
   Resolved r{dir, *tracker, {}};
   note_leftovers(path, r);
   return r;
@@ -235,10 +215,15 @@ std::vector<IterationInfo> scan(const fs::path& root, std::int64_t from) {
     else if (const auto t = temporary_iteration_of(name)) i.iteration = *t, i.temporary = true;
     else continue;
     if (i.temporary) {
+      i.soundness = Soundness::unfinished;
       i.problem = "a save that did not end";
     } else {
-      if (i.iteration >= from) i.problem = completeness_problem(i.dir);
-      i.complete = i.iteration >= from && i.problem.empty();
+      if (i.iteration >= from) {
+        auto c = condition_of(i.dir);
+        i.soundness = c.is;
+        i.complete = c.complete();
+        i.problem = std::move(c.problem);
+      }
       i.tracked = tracker == i.iteration;
     }
     out.push_back(std::move(i));
@@ -249,7 +234,15 @@ std::vector<IterationInfo> scan(const fs::path& root, std::int64_t from) {
   return out;
 }
 
+// Found out before its name changes: entries cannot go from a directory that may not be written.
+void require_removable(const fs::path& dir) {
+  if (fs::is_symlink(fs::symlink_status(dir))) return;
+  if (::faccessat(AT_FDCWD, dir.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) != 0)
+    throw Error(Code::io, "cannot remove: " + errno_text(errno), dir.string());
+}
+
 void remove_directory(const fs::path& dir) {
+  require_removable(dir);
   std::error_code ec;
   const auto doomed = dir.filename().string()[0] == '.'
                           ? dir
@@ -267,6 +260,13 @@ void remove_directory(const fs::path& dir) {
 }  // namespace
 
 std::vector<IterationInfo> list_iterations(const fs::path& root) { return scan(root, 0); }
+
+bool holds_no_checkpoint(const fs::path& root) {
+  if (!is_present(root)) return true;
+  if (!is_folder(root) || is_there(root / kManifestName) || read_tracker(root)) return false;
+  const auto all = list_iterations(root);
+  return std::all_of(all.begin(), all.end(), [](const auto& i) { return i.temporary; });
+}
 
 namespace {
 
@@ -294,6 +294,22 @@ std::string kept_for(const fs::path& dir) {
   return fmt::format("{} stays: {} in it is not written by a save", dir.string(), foreign->path().filename().string());
 }
 
+//   damage  what is wrong with it that is no reason to remove it; ""
+void remove_unless_foreign(const fs::path& dir, const std::string& damage, bool dry_run, Garbage& out) {
+  try {
+    if (auto reason = kept_for(dir); !reason.empty()) {
+      out.left.push_back(std::move(reason));
+      return;
+    }
+    if (!damage.empty()) throw Error(Code::corrupt, damage);
+    if (dry_run) require_removable(dir);
+    else remove_directory(dir);
+    out.removed.push_back(dir);
+  } catch (const Error& e) {
+    out.leave(dir, e.what(), e.code());
+  }
+}
+
 }  // namespace
 
 Garbage retain(const fs::path& root, const RetainPolicy& policy, bool dry_run) {
@@ -312,12 +328,7 @@ Garbage retain(const fs::path& root, const RetainPolicy& policy, bool dry_run) {
   for (std::size_t k = 0; k < newest; ++k) {
     const auto& i = complete[k];
     if (i.tracked || (policy.keep_interval > 0 && i.iteration % policy.keep_interval == 0)) continue;
-    if (auto reason = kept_for(i.dir); !reason.empty()) {
-      out.left.push_back(std::move(reason));
-      continue;
-    }
-    if (!dry_run) remove_directory(i.dir);
-    out.removed.push_back(i.dir);
+    remove_unless_foreign(i.dir, "", dry_run, out);
   }
   return out;
 }
@@ -335,22 +346,33 @@ std::optional<fs::path> drop_superseded(const fs::path& root, std::optional<std:
 Garbage collect_garbage(const fs::path& root, bool dry_run) {
   Garbage out;
   for (const auto& i : list_iterations(root)) {
-    if (i.complete || i.tracked) continue;
-    if (auto reason = kept_for(i.dir); !reason.empty()) {
-      out.left.push_back(std::move(reason));
+    if (i.complete) continue;
+    if (!i.temporary && !i.condition().can_be_passed_over()) {
+      out.leave(i.dir, i.problem, i.condition().error(i.dir).code());
       continue;
     }
-    if (!dry_run) remove_directory(i.dir);
-    out.removed.push_back(i.dir);
+    if (!i.tracked) remove_unless_foreign(i.dir, i.soundness == Soundness::damaged ? i.problem : "", dry_run, out);
   }
   return out;
 }
 
-void require_save_directory(const fs::path& dir) {
+void Garbage::leave(const fs::path& dir, const std::string& reason, Code code) {
+  left.push_back(fmt::format("{} stays: {}", dir.string(), reason));
+  if (!failed || *failed == Code::corrupt) failed = code;
+}
+
+void require_no_iteration(const fs::path& dir) {
   const auto real = fs::weakly_canonical(dir);  // "." may stand for an iteration
   if (iteration_of(real.filename().string()) || is_there(real / kManifestName))
     throw Error(Code::config, "is an iteration, not a --save directory", dir.string(),
                 "give " + real.parent_path().string());
+  for (auto above = real.parent_path(); above.has_relative_path(); above = above.parent_path())
+    if (iteration_of(above.filename().string()) && is_there(above / kManifestName))
+      throw Error(Code::config, "is inside a checkpoint, " + above.string(), dir.string(), "name another --save");
+}
+
+void require_save_directory(const fs::path& dir) {
+  require_no_iteration(dir);
   if (!is_there(dir / kTrackerName) && !is_there(dir / ".lock") && list_iterations(dir).empty())
     throw Error(Code::config, "is no --save directory: no tracker and no iteration there", dir.string());
 }

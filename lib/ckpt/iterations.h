@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/soundness.h"
+
 namespace mt {
 
 // Whose checkpoint a directory holds, told by its names alone: manifest.json is ours, metadata.json Megatron's
@@ -29,11 +31,12 @@ struct Resolved {
 
 // Decide which checkpoint `path` names.
 //   path       a --save directory: the tracker decides, or `iteration` when given; or an iter_%07d directory itself
-//   gives      where the tracker's checkpoint is there but damaged (no manifest, a data file missing or of another
-//              size), or there is no tracker at all: the newest complete one, with what was ignored in `ignored`
-//   fails      Error{io}: no such path. Error{config}: no checkpoint in it; `iteration` not among them. Error{corrupt}:
+//   gives      where the tracker's checkpoint is there but unfinished or damaged (ckpt/soundness.h), or there is no
+//              tracker at all: the newest complete one, with what was ignored in `ignored`
+//   fails      Error{io}: no such path; the tracker, or a checkpoint that counts before all that are complete, cannot be
+//              read (it is never passed over). Error{config}: no checkpoint in it; `iteration` not among them. Error{corrupt}:
 //              the tracker is empty, not a whole number, or names a directory that is not there; the asked one is
-//              incomplete, or every one that was saved there is. The hint lists what is complete. The same state on disk
+//              incomplete or of a newer program, or every one that was saved there is. The hint lists what is complete. The same state on disk
 //              gives the same words on every rank.
 //   cost       reads one tracker and one manifest, stats its files
 Resolved resolve(const std::filesystem::path& path, std::optional<std::int64_t> iteration = std::nullopt);
@@ -46,16 +49,20 @@ struct IterationInfo {
   bool complete = false;
   bool tracked = false;    // the tracker names it
   std::string problem;     // why it is not complete
+  Soundness soundness = Soundness::complete;
+
+  Condition condition() const { return {soundness, problem}; }
 };
 std::vector<IterationInfo> list_iterations(const std::filesystem::path& root);
 
-// Why a directory is not a complete checkpoint; "" when it is (manifest sound, every data file with its size; hashes are
-// verify's work).
-std::string completeness_problem(const std::filesystem::path& dir);
+// Nothing was ever saved there: no directory, or one without a tracker and without any iteration; what a save left that
+// was killed before its first commit does not count. For a run that is started again and again by one script.
+//   fails  Error{io}, Error{corrupt} as read_tracker
+bool holds_no_checkpoint(const std::filesystem::path& root);
 
 // The tracker's number.
 //   gives  nothing when there is no tracker
-//   fails  Error{corrupt} when its content is not a whole number of 0 or more
+//   fails  Error{corrupt} when its content is not a whole number of 0 or more; Error{io} when it cannot be read
 std::optional<std::int64_t> read_tracker(const std::filesystem::path& root);
 
 // Which complete checkpoints stay: the newest `keep_newest` (0: all) and those whose iteration is a multiple of
@@ -65,14 +72,18 @@ struct RetainPolicy {
   std::int64_t keep_interval = 0;
 };
 
-// What went, with `dry_run` what would go; and what stays for something foreign in it, a sentence each.
+// What went, with `dry_run` what would go; what stays, a sentence each; and in `failed` what kind of trouble some of these
+// are: io before corrupt, nothing where all stay for something foreign in them.
 struct Garbage {
   std::vector<std::filesystem::path> removed;
   std::vector<std::string> left;
+  std::optional<Code> failed;
+  void leave(const std::filesystem::path& dir, const std::string& reason, Code code);
 };
 
 // Remove what the policy does not keep. Never the one the tracker names, never the only complete one, nothing
-// incomplete, and no directory that holds what no save writes. A directory is renamed to a temporary name first, so one half removed is never taken for a checkpoint.
+// incomplete, and no directory that holds what no save writes. A directory is renamed to a temporary name first, once it is
+// known that it can be emptied, so one half removed is never taken for a checkpoint.
 //   fails  Error{io}
 Garbage retain(const std::filesystem::path& root, const RetainPolicy& policy, bool dry_run = false);
 
@@ -85,9 +96,14 @@ std::optional<std::filesystem::path> drop_superseded(const std::filesystem::path
                                                      std::optional<std::int64_t> tracked_before,
                                                      std::int64_t committed, std::int64_t interval);
 
-// Remove what no save will ever finish: temporary and incomplete directories that hold nothing but what a save writes
-// (manifest.json, data_*.safetensors, rank_*.json and their temporary names). Call when nobody is saving there.
+// Remove what no save will ever finish: temporary and unfinished directories (ckpt/soundness.h) that hold nothing but what
+// a save writes (manifest.json, data_*.safetensors, rank_*.json and their temporary names). What is damaged, of a newer
+// program or cannot be read stays. Call when nobody is saving there.
 Garbage collect_garbage(const std::filesystem::path& root, bool dry_run);
+
+// A directory that checkpoints can be saved into: not an iteration, by its name or content, and not inside one.
+//   fails  Error{config}
+void require_no_iteration(const std::filesystem::path& dir);
 
 // A --save directory and not something else: a tracker, an iteration or a run's lock is in it.
 //   fails  Error{config}: an iteration itself, with its parent as the hint; a directory without any of these

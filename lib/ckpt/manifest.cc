@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "ckpt/unknown_format.h"
 
 namespace mt {
 namespace {
@@ -222,7 +223,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   if (r.text_at(root, "format", "manifest") != kFormatName)
     r.broken(fmt::format("format: wanted '{}', found '{}'", kFormatName, r.text_at(root, "format", "manifest")));
   if (const auto v = r.number_at(root, "format_version", "manifest"); v != kFormatVersion)
-    r.broken(fmt::format("format_version: this program reads {}, found {}", kFormatVersion, v));
+    throw UnknownFormat(Code::corrupt, fmt::format("format_version: this program reads {}, found {}", kFormatVersion, v),
+                        where);
 
   Manifest m;
   m.meta.iteration = r.number_at(root, "iteration", "manifest");

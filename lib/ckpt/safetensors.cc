@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reason.h"
 
 namespace mt {
 namespace {
@@ -60,7 +60,7 @@ Json parse_without_duplicates(std::string_view text, const std::string& where) {
   try {
     return Json::parse(text.begin(), text.end(), watch);
   } catch (const Json::exception& e) {
-    broken(fmt::format("header is not JSON: {}", e.what()), where);
+    broken(fmt::format("header is not JSON: {}", json_reason(e)), where);
   }
 }
 

@@ -15,8 +15,8 @@ class SaveLock {
   // Makes the directory and tries to write in it, so that a run which cannot save stops before it trains.
   //   free_from  first iteration this run can write when it does not continue what lies there: what it would replace or
   //              push behind the tracker must not exist; empty for a run that continues it
-  //   fails  Error{config}: iterations from there on exist, nothing was made; Error{io}: cannot be made or written,
-  //          another process holds it
+  //   fails  Error{config}: iterations from there on were saved, `dir` is one or inside one, and nothing was made;
+  //          Error{io}: cannot be made or written, another process holds it
   SaveLock(const std::filesystem::path& dir, std::optional<std::int64_t> free_from);
   SaveLock(SaveLock&& other) noexcept;
   SaveLock& operator=(SaveLock&&) = delete;

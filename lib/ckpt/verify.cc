@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "ckpt/data_files.h"
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/soundness.h"
 
 namespace mt {
 namespace {
@@ -46,6 +48,7 @@ class Verification {
     hash_loop();
     for (auto& t : threads) t.join();
     std::sort(report_.problems.begin(), report_.problems.end());
+    for (auto& [file, refusal] : unreadable_) report_.unreadable.push_back(std::move(refusal));
     report_.bytes = bytes_;
     return std::move(report_);
   }
@@ -56,10 +59,18 @@ class Verification {
     report_.problems.push_back(text);
   }
 
+  void unreadable(std::uint32_t file, const std::string& refusal) {
+    const std::lock_guard lock(mutex_);
+    unreadable_.emplace(file, refusal);
+  }
+
   void check_directory() {
     std::set<std::string> known{kManifestName};
     for (const auto& f : manifest_.files) known.insert(f.name);
-    for (const auto& e : fs::directory_iterator(dir_))
+    std::error_code ec;
+    fs::directory_iterator entries(dir_, ec);
+    if (ec) throw Error(Code::io, "cannot list directory: " + ec.message(), dir_.string());
+    for (const auto& e : entries)
       if (!known.count(e.path().filename().string()))
         problem(e.path().string() + ": not in the manifest");
   }
@@ -68,13 +79,20 @@ class Verification {
   void check_file(std::uint32_t f) {
     const auto path = dir_ / manifest_.files[f].name;
     std::error_code ec;
-    const auto bytes = fs::file_size(path, ec);
-    if (ec) return problem(path.string() + ": " + ec.message());
+    std::uintmax_t bytes = 0;
+    try {
+      if (!is_present(path)) return problem(path.string() + ": " + errno_text(ENOENT));
+      bytes = fs::file_size(path, ec);
+      if (ec) throw Error(Code::io, "cannot stat: " + ec.message(), path.string());
+    } catch (const Error& e) {
+      return unreadable(f, e.what());
+    }
     if (bytes != manifest_.files[f].bytes)
       return problem(fmt::format("{}: wanted {} bytes, found {}", path.string(), manifest_.files[f].bytes, bytes));
     try {
       check_entries(f, read_safetensors_header(path), path.string());
     } catch (const Error& e) {
+      if (e.code() == Code::io) return unreadable(f, e.what());
       problem(e.what());
     }
     if (by_file_.empty()) group_shards();
@@ -130,7 +148,8 @@ class Verification {
         if (hash.digest() != c.shard->chunk_xxh3[c.index])
           problem(fmt::format("{}: bytes {}:{} are not what was saved", of, begin, end));
       } catch (const Error& e) {
-        problem(fmt::format("{}: cannot read bytes {}:{}: {}", of, begin, end, e.what()));
+        if (e.code() == Code::io) unreadable(c.shard->file, e.what());
+        else problem(fmt::format("{}: cannot read bytes {}:{}: {}", of, begin, end, e.what()));
       }
       const auto done = bytes_.fetch_add(end - begin) + (end - begin);
       if (progress_) {
@@ -151,6 +170,7 @@ class Verification {
   std::vector<Chunk> chunks_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::uint64_t> bytes_{0}, chunk_count_{0};
+  std::map<std::uint32_t, std::string> unreadable_;  // by file
   std::mutex mutex_;
 };
 

@@ -4,7 +4,7 @@
 #include <simdjson.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reason.h"
 #include "data/text_source.h"
 #include "data/unicode.h"
 
@@ -38,12 +38,12 @@ Diagnosis diagnose(std::string_view line, const char* refused_because) {
   try {
     [[maybe_unused]] const auto read = nlohmann::json::parse(line.begin(), line.end());
   } catch (const nlohmann::json::parse_error& e) {
-    std::string reason = e.what();
-    const std::size_t detail = reason.find(": ", reason.find("column"));
-    if (detail != std::string::npos) reason = reason.substr(detail + 2);
+    std::string reason = json_reason(e);
     reason = reason.substr(0, reason.find("; last read"));  // the raw bytes again, however long
     return {"not JSON: " + reason,
             std::clamp<std::int64_t>(static_cast<std::int64_t>(e.byte), 1, static_cast<std::int64_t>(line.size()) + 1)};
+  } catch (const nlohmann::json::exception& e) {  // a number no double holds
+    return {"not JSON: " + json_reason(e), 1};
   }
   return {fmt::format("not JSON: {}", refused_because), 1};
 }

@@ -13,6 +13,7 @@
 #include "train/fp8_options.h"
 #include "train/pipeline_schedule.h"
 #include "train/recompute_options.h"
+#include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_length.h"
 #include "train/trainer.h"
@@ -194,7 +195,7 @@ ModelSpec shape_of(const TrainingOptions& o) {
   if (o.load.empty())
     throw Error(Code::usage, "there is no checkpoint to take the model from", "--use-checkpoint-args", "--load DIR");
   if (nothing_to_load(o)) return build_model(o.model, vocab_size_of(o.data));
-  const auto dir = resolve(o.load, o.ckpt_step).dir;
+  const auto dir = resolve_load(o).dir;
   return model_from_json(json_field<Json>(read_manifest(dir).meta.specs, "model", dir.string()), dir.string());
 }
 
@@ -209,7 +210,7 @@ ModelSpec model_of(const TrainingOptions& o) {
 bool nothing_to_load(const TrainingOptions& o) {
   if (o.load.empty()) return true;
   if (!o.load_if_present) return false;
-  return !std::filesystem::exists(o.load) || (!read_tracker(o.load) && list_iterations(o.load).empty());
+  return holds_no_checkpoint(o.load);
 }
 
 namespace {

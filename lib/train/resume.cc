@@ -1,5 +1,7 @@
 #include "train/resume.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
@@ -7,13 +9,22 @@
 
 namespace mt {
 
+Resolved resolve_load(const TrainingOptions& o) {
+  try {
+    return resolve(o.load, o.ckpt_step);
+  } catch (const Error& e) {
+    if (o.load_if_present || !holds_no_checkpoint(o.load)) throw;
+    throw Error(e.code(), e.message(), e.where(), "on a first start --load-if-present begins without one");
+  }
+}
+
 std::unique_ptr<Reader> find_checkpoint(TrainingRun& run) {
   const auto& o = run.options;
   if (o.load.empty()) return nullptr;
   std::int64_t found = -1;
   std::unique_ptr<Reader> reader;
   if (!nothing_to_load(o)) {
-    const Resolved r = resolve(o.load, o.ckpt_step);
+    const Resolved r = resolve_load(o);
     if (run.speaks())
       for (const auto& line : r.ignored) log::warn("{}", line);
     found = r.iteration;
@@ -24,7 +35,11 @@ std::unique_ptr<Reader> find_checkpoint(TrainingRun& run) {
   if (bounds[0] != -bounds[1])
     throw Error(Code::config, fmt::format("ranks see different checkpoints: iterations {} to {}", -bounds[1], bounds[0]),
                 o.load, "is the directory on a shared file system?");
-  if (found < 0 && run.speaks()) log::info("no checkpoint in {} yet: starting fresh", o.load);
+  if (found < 0 && run.speaks()) {
+    log::info("no checkpoint in {} yet: starting fresh", o.load);
+    if (std::filesystem::is_directory(o.load))
+      for (const auto& i : list_iterations(o.load)) log::warn("ignored {}: {}", i.dir.string(), i.problem);
+  }
   return reader;
 }
 

@@ -5,11 +5,15 @@
 
 #include <memory>
 
+#include "ckpt/iterations.h"
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
 #include "train/training_run.h"
 
 namespace mt {
+
+// The checkpoint that `load` names.   fails  as resolve(); where none was ever saved the hint is load_if_present
+Resolved resolve_load(const TrainingOptions& options);
 
 // The checkpoint of --load, the same on every rank; null for a fresh start.
 //   fails  Error{io}, Error{corrupt} as resolve(); Error{config} when ranks see different ones

@@ -50,6 +50,15 @@ TEST(Json, WritesNonFiniteAsNullAndRepairsUtf8) {
   EXPECT_EQ(json_line(Json("a\xff")), "\"a\xef\xbf\xbd\"");
 }
 
+TEST(Json, TheReasonIsInPlainWordsForEveryKindOfRefusal) {
+  for (const char* text : {"{\"a\": 1e999}", "{", "[1,", "\"\xff\""}) {
+    const auto said = message_of([&] { parse_json(text, "m"); });
+    EXPECT_NE(said.find("not JSON: "), std::string::npos) << said;
+    EXPECT_EQ(said.find("json.exception"), std::string::npos) << said;
+    EXPECT_EQ(said.find("parse error at"), std::string::npos) << said;
+  }
+}
+
 TEST(JsonField, GivesValuesOfTheRightType) {
   const Json j = parse_json(R"({"n": 3, "x": 2, "s": "t", "v": [1, 2], "b": true, "big": 18446744073709551615})", "m");
   EXPECT_EQ(json_field<int>(j, "n", "m"), 3);

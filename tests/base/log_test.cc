@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 namespace mt {
 namespace {
 
@@ -42,6 +44,12 @@ TEST_F(LogTest, WritesALineWithOneWrite) {
   log::info("loss {:.2f}", 1.5);
   log::warn("low {}", "disk");
   EXPECT_EQ(packets(), (std::vector<std::string>{"mt-x: loss 1.50\n", "mt-x: warning: low disk\n"}));
+}
+
+TEST_F(LogTest, ShowsControlBytesAndKeepsTheLinesOfAList) {
+  log::line(std::string("a\nb\t\x1b[2J\x7f\r") + '\0' + "c\n  d \xc3\xa4");
+  EXPECT_EQ(packets(), (std::vector<std::string>{"mt-x: a\\nb\\t\\x1b[2J\\x7f\\r\\x00c\n  d \xc3\xa4\n"}));
+  EXPECT_STREQ(Error(Code::data, std::string("x") + '\0' + "y").what(), "x\\x00y");
 }
 
 TEST_F(LogTest, PutsThePrefixInBrackets) {

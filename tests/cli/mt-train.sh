@@ -117,6 +117,17 @@ expect 5 "no such checkpoint directory: nowhere" mt-train "${tiny[@]}" --load no
 [ ! -e new ] || fail "a refused run made new/"
 mkdir empty
 expect 3 "empty" mt-train "${tiny[@]}" --load empty
+for first in nowhere empty; do
+  status=5; [ $first = nowhere ] || status=3
+  expect $status "on a first start --load-if-present begins without one" mt-train "${tiny[@]}" --load $first --save $first
+done
+# Killed in its very first save: the same command line starts again, with and without --load-if-present.
+mkdir -p killed/.iter_0000002.tmp
+touch killed/.lock killed/.iter_0000002.tmp/data_00000.safetensors
+cp -r killed again
+expect 0 "ignored killed/.iter_0000002.tmp: a save that did not end" mt-train "${tiny[@]}" --load killed --load-if-present --save killed
+expect 0 "" mt-train "${tiny[@]}" --save again
+expect 3 "on a first start --load-if-present" mt-train "${tiny[@]}" --load "$(mkdir -p left/.iter_0000001.tmp && echo left)"
 expect 0 "starting fresh" mt-train "${tiny[@]}" --load empty --load-if-present --save run
 grep -q "iteration *2/ *2" out.txt || fail "$(cat out.txt)"
 expect 3 "5" mt-train "${tiny[@]}" --load run --ckpt-step 5
@@ -126,6 +137,16 @@ for content in "" abc -1 7; do
   expect 6 "latest_checkpointed_iteration.txt" mt-train "${tiny[@]}" --load damaged --local-ranks 2
   rm -rf damaged
 done
+
+# What cannot be read is not damage: no older one is taken in its place. A link to itself is unreadable for root too.
+cp -r run unreadable
+mt-ckpt random --save older --iteration 1 > /dev/null
+cp -r older/iter_0000001 unreadable/
+rm unreadable/iter_0000002/manifest.json
+ln -s manifest.json unreadable/iter_0000002/manifest.json
+expect 5 "unreadable/iter_0000002/manifest.json" mt-train "${tiny[@]}" --load unreadable --save unreadable --load-if-present
+[ "$(cat unreadable/latest_checkpointed_iteration.txt)" = 2 ] || fail "the tracker moved"
+expect 3 "is an iteration, not a --save directory" mt-train "${tiny[@]}" --save run/iter_0000002
 
 # A second fresh run on the same directory, and a record that is none.
 expect 3 "--load run continues it; else name another --save" mt-train "${tiny[@]}" --save run

@@ -163,6 +163,39 @@ TEST_F(MtCkpt, RandomRefusesNegativeNumbersAndAnIterationThatIsThere) {
   EXPECT_NE(read_file(*this / "a/iter_0000020/manifest.json"), before);
 }
 
+TEST_F(MtCkpt, RandomMovesNoTrackerBackAndWaitsForNobodysSave) {
+  good("mt-ckpt random --save a --iteration 20");
+  for (const char* more : {"", " --force"}) EXPECT_EQ(run(std::string("mt-ckpt random --save a --iteration 6") + more).status, 3);
+  EXPECT_EQ(run("mt-ckpt random --save a/iter_0000020 --iteration 6").status, 3);
+  EXPECT_EQ(run("flock a/.lock mt-ckpt random --save a --iteration 30").status, 5);
+  EXPECT_EQ(good("mt-ckpt list a").rows().size(), 2u);
+}
+
+// A manifest that leads to itself can be read by nobody, root included.
+TEST_F(MtCkpt, WhatCannotBeReadIsNeitherGarbageNorDamage) {
+  for (const char* i : {"10", "20"}) good(std::string("mt-ckpt random --save a --iteration ") + i);
+  good("mv a/iter_0000020/manifest.json aside && ln -s manifest.json a/iter_0000020/manifest.json");
+  for (const char* command : {"verify a", "info a", "diff a a", "verify a/iter_0000020", "gc a"}) {
+    const auto o = run(std::string("mt-ckpt ") + command);
+    EXPECT_EQ(o.status, 5) << command << o.err;
+    EXPECT_CONTAINS(o.err, "iter_0000020/manifest.json");
+  }
+  EXPECT_EQ(run("mt-reshard --load a --save b --num-shards 2 --registry none").status, 5);
+  EXPECT_EQ(good("mt-ckpt list a").rows()[2][1], "unreadable");
+  good("mv aside a/iter_0000020/manifest.json && mt-ckpt verify a");
+  good("mv a/iter_0000020/data_00000.safetensors aside && ln -s /dev/null/x a/iter_0000020/data_00000.safetensors");
+  EXPECT_EQ(run("mt-ckpt gc a").status, 5);
+  good("rm a/iter_0000020/data_00000.safetensors && mv aside a/iter_0000020/data_00000.safetensors && mt-ckpt verify a");
+  good("cp -r a/iter_0000010 a/iter_0000030");
+  auto o = run("mt-ckpt verify a/iter_0000030");
+  EXPECT_EQ(o.status, 6);
+  EXPECT_CONTAINS(o.err, "its manifest is that of iteration 10");
+  EXPECT_EQ(run("mt-ckpt gc a").status, 6);
+  EXPECT_EQ(good("mt-ckpt list a").rows()[3][1], "incomplete");
+  std::ofstream(*this / "a/latest_checkpointed_iteration.txt") << "6\n4\n";
+  EXPECT_CONTAINS(run("mt-ckpt info a").err, "found '6\\n4'");
+}
+
 // A limit on the size of files stands for a full disk.
 TEST_F(MtCkpt, RandomThatCannotWriteLeavesNothing) {
   EXPECT_EQ(run("trap '' XFSZ; ulimit -f 64; mt-ckpt random --save full --hidden-size 256").status, 5);

@@ -75,7 +75,7 @@ TEST_F(MtReshard, ShardsByRowsNeedNoModel) {
   const auto o = run(to("a", "b", 2, 1));
   EXPECT_EQ(o.status, 3);
   EXPECT_CONTAINS(o.err, "--num-shards");
-  EXPECT_EQ(good("mt-reshard --load a --save b --num-shards 3 --registry none").rows()[0][1], "3");
+  EXPECT_EQ(good("mt-reshard --load a --save b --num-shards 3 --registry none").rows()[1][1], "3");
   good("mt-ckpt diff a b");
 }
 
@@ -89,6 +89,35 @@ TEST_F(MtReshard, RefusesWhatCannotBeBeforeWriting) {
   EXPECT_EQ(run(to("a", "a", 2, 1)).status, 3);
   EXPECT_EQ(run(to("a", "b", 2, 1) + "--ckpt-step 5").status, 3);
   EXPECT_FALSE(fs::exists(*this / "b"));
+}
+
+TEST_F(MtReshard, WritesOverNothingAndMovesNoTrackerBack) {
+  good("mt-ckpt random --save other --iteration 30 && cp -r other before");
+  auto o = run(to("a", "other", 2, 1));
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "its tracker would go back to 20");
+  EXPECT_EQ(run(to("a", "other", 2, 1) + "--force").status, 3);
+  good("diff -r other before");
+  good(to("a", "b", 2, 1));
+  o = run(to("a", "b", 1, 2));
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "--force replaces it");
+  good(to("a", "b", 1, 2) + "--force");
+  o = run("mkdir held && flock held/.lock " + to("a", "held", 2, 1));
+  EXPECT_EQ(o.status, 5);
+  EXPECT_CONTAINS(o.err, "another run is saving there");
+  o = run(to("a", "b/iter_0000020", 2, 1));
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "is an iteration, not a --save directory");
+  EXPECT_EQ(good("mt-ckpt verify b --json").objects()[0]["result"], "sound");
+}
+
+TEST_F(MtReshard, MoreRanksThanAnybodyHasAreASlip) {
+  for (const char* flag : {"--num-shards", "--target-tensor-parallel-size", "--target-data-parallel-size"}) {
+    const auto o = run(std::string("mt-reshard --load a --save b --registry none ") + flag + " 1000000");
+    EXPECT_EQ(o.status, 2) << flag;
+    EXPECT_CONTAINS(o.err, flag);
+  }
 }
 
 TEST_F(MtReshard, IsNotedInTheRegistryWithItsOptions) {
@@ -133,7 +162,7 @@ struct MtReshardFault : MtReshard {
   }
   std::string faulty(const std::string& fault) {
     return "MT_TEST_FAULT=" + fault + ":/dest/ MT_TEST_FAULT_LOG=operations LD_PRELOAD=" + library_ +
-           " mt-reshard --load small --save dest --num-shards 2 --registry none";
+           " mt-reshard --load small --save dest --num-shards 2 --force --registry none";
   }
   void drill(const std::string& before, const std::string& action) {
     const auto prepare = "rm -rf dest operations && cp -r " + before + " dest && ";

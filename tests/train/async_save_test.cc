@@ -56,7 +56,7 @@ TEST(AsyncSaveOfARun, EverySaveIsRecordedOnceItIsComplete) {
     const auto tracked = read_tracker(o.save);
     if (!tracked) return;
     EXPECT_LE(*tracked, i - 1);
-    EXPECT_EQ(completeness_problem(fs::path(o.save) / iteration_name(*tracked)), "");
+    EXPECT_EQ(condition_of(fs::path(o.save) / iteration_name(*tracked)).problem, "");
   };
   test::run_tiny(o, 2, hooks);
   std::vector<std::int64_t> recorded;
