@@ -35,6 +35,7 @@ ParallelSpec new_parallel(const Arguments& a, const ModelSpec& model, const Json
   p.tp = a.tp.value_or(p.tp);
   p.dp = a.dp.value_or(p.dp);
   if (p.tp == 1) p.sequence_parallel = false;
+  if (p.dp * p.cp % p.optimizer_instances != 0) p.optimizer_instances = 1;  // a fact of the run, not of the files
   BatchSpec batch;  // the batch is not the checkpoint's: one that fits any dp
   batch.seq_length = p.tp * p.cp;
   batch.global_batch = p.dp;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "base/cli.h"
@@ -47,6 +48,11 @@ void check_degrees(mt::ParallelSpec& p, std::optional<int> asked) {
                     fmt::format("world size {} is not divisible by ep·etp·pp = {}", world, experts), "",
                     "expert sizes that divide it");
   p.dp = world / model;
+  const int n = p.optimizer_instances;
+  if (n < 1 || (p.dp * p.cp) % n != 0 || p.edp() % n != 0)
+    throw mt::Error(mt::Code::config,
+                    fmt::format("{} optimizer instances do not divide dp·cp {} and edp {}", n, p.dp * p.cp, p.edp()), "",
+                    "--num-distributed-optimizer-instances " + mt::nearest_divisors(std::gcd(p.dp * p.cp, p.edp()), n));
   if (const auto problem = mt::order_problem(p))
     throw mt::Error(mt::Code::config, problem->what, "", "try " + problem->nearest);
 }
@@ -57,7 +63,7 @@ int print_groups(GroupFlags f, bool json) {
     throw mt::Error(mt::Code::usage, fmt::format("{} is less than 1", *f.ranks_per_host), "--ranks-per-host");
   bool found = f.only.empty();
   const mt::Placement placement = mt::place(f.parallel);
-  for (const auto& name : mt::group_names()) {
+  for (const auto& name : mt::group_names(f.parallel)) {
     if (!f.only.empty() && name != f.only) continue;
     found = true;
     for (const auto& ranks : mt::named_groups(placement, name).groups) {
@@ -87,6 +93,8 @@ std::function<int()> groups_command(mt::OptionTable& t, const mt::cli::Shared& s
   t.add("context-parallel-size", f->parallel.cp, "N", "ranks that share a sequence");
   t.add("expert-model-parallel-size", f->parallel.ep, "N", "ranks that share the experts");
   t.add("expert-tensor-parallel-size", f->parallel.etp, "N", "ranks that share an expert; default as many as share a layer");
+  t.add("num-distributed-optimizer-instances", f->parallel.optimizer_instances, "N",
+        "copies of the sharded optimizer, each over a part of dp");
   t.add("rank-order", f->parallel.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
   t.add("ranks-per-host", f->ranks_per_host, "N", "say which groups cross hosts");
   t.add("group", f->only, "NAME", "this group only");

@@ -93,15 +93,14 @@ constexpr FlagGroup kGroups[] = {
   // Optimizer, regularisation, initial values
   {kSupported,
    "attention-dropout hidden-dropout weight-decay start-weight-decay end-weight-decay weight-decay-incr-style "
-   "clip-grad adam-beta1 adam-beta2 adam-eps use-distributed-optimizer seed init-method-std "
+   "clip-grad adam-beta1 adam-beta2 adam-eps use-distributed-optimizer "
+   "num-distributed-optimizer-instances seed init-method-std "
    "embedding-init-method-std optimizer sgd-momentum lion-beta1 lion-beta2 muon-momentum muon-use-nesterov "
    "muon-nesterov muon-no-split-qkv muon-num-ns-steps muon-coefficient-type muon-scale-mode muon-extra-scale-factor "
    "muon-tp-mode use-precision-aware-optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype"},
   {kAccepted, "muon-scalar-optimizer=:adam", "what Muon leaves is AdamW's", "--muon-scalar-optimizer adam"},
   {kAccepted, "muon-fp32-matmul-prec=N", "Muon's products are in f32"},
   {kRefused, "decoupled-lr=N decoupled-min-lr=N", "one learning rate holds for all weights", "--lr"},
-  {kAccepted, "num-distributed-optimizer-instances=:1", "shards are over all data-parallel ranks",
-   "--num-distributed-optimizer-instances 1"},
   {kAccepted,
    "optimizer-cpu-offload optimizer-offload-fraction=N overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
    "no-pin-cpu-params use-cpu-initialization init-model-with-meta-device",
@@ -217,7 +216,7 @@ constexpr FlagGroup kGroups[] = {
    "ddp-bucket-size=N ddp-num-buckets=N ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective "
    "megatron-fsdp-version=N fsdp-double-buffer fsdp-manual-registration suggested-communication-unit-size=N",
    "a bucket is a sub-layer's, whatever its size"},
-  {kAccepted, "outer-dp-sharding-strategy=:no_shard", "shards are over all data-parallel ranks",
+  {kAccepted, "outer-dp-sharding-strategy=:no_shard", "optimizer instances hold the same shards",
    "--outer-dp-sharding-strategy no_shard"},
   {kAccepted,
    "megatron-fsdp-main-params-dtype=:fp32 megatron-fsdp-main-grads-dtype=:fp32 megatron-fsdp-grad-comm-dtype=:fp32",

@@ -84,6 +84,9 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
   t.add("use-distributed-optimizer", o.use_distributed_optimizer, "", "shard optimizer state over dp (ZeRO 1)");
   t.add("data-parallel-sharding-strategy", o.sharding_strategy, "NAME",
         "no_shard, optim, optim_grads or optim_grads_params (ZeRO 0 to 3)");
+  t.add("num-distributed-optimizer-instances", p.optimizer_instances, "N",
+        "copies of the sharded state, each over a part of dp; gradients are summed across them")
+      .at_least(1);
   t.add("use-megatron-fsdp", o.use_megatron_fsdp, "", "shard layer by layer; allows optim_grads_params, its default");
   t.add("microbatch-group-size-per-virtual-pipeline-stage", o.micro_batch_group, "N",
         "micro-batches that walk through the chunks together (interleaved); default pp");

@@ -1,5 +1,7 @@
 #include "comm/groups.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace mt {
@@ -35,6 +37,16 @@ Groups make_groups(Communicator& world, const Placement& placement, int kv_heads
   g.tp = make("tp", {Axis::tp});
   g.dp = make("dp", {Axis::dp});
   g.dp_cp = make("dp-cp", {Axis::dp, Axis::cp});
+  if (const int n = placement.spec.optimizer_instances; n > 1) {
+    const auto mine = [rank](const std::vector<std::vector<int>>& groups) {
+      for (const auto& ranks : groups)
+        if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) return ranks;
+      return std::vector<int>{};
+    };
+    const std::vector<std::vector<int>> whole{group_of(placement, {Axis::dp, Axis::cp}, rank)};
+    g.intra = world.make_group(mine(intra_partial(whole, n)), "intra-partial-dp-cp");
+    g.inter = world.make_group(mine(inter_partial(whole, n)), "inter-partial-dp-cp");
+  }
   g.pp = make("pp", {Axis::pp});
   g.kv = world.make_group(kv_group(placement, kv_heads, rank), "kv");
   for (std::size_t i = 0; i < g.channels.size(); ++i)

@@ -18,6 +18,10 @@ struct Groups {
   Communicator* world = nullptr;  // borrowed
   // Every group exists, also of one rank.
   std::unique_ptr<Communicator> tp, dp, dp_cp, pp, kv, model;  // model: tp·pp, over which the gradient norm adds up
+  // Of several optimizer instances: the ranks of this one, and those of the others with the same shards. Else null.
+  std::unique_ptr<Communicator> intra, inter;
+  // The ranks that share one set of shards.
+  Communicator& shards() const { return intra ? *intra : *dp_cp; }
   // The pipeline once more for each of the schedule's channels, so that order within one is all that matters.
   std::array<std::unique_ptr<Communicator>, 4> channels;
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
 #include "engine/save_agreement.h"
@@ -39,6 +40,18 @@ std::vector<PlacedBox> replica_part(const ParamSpec& spec, const Piece& piece, c
   return {{part, piece.local.offset[0] * width + first}};
 }
 
+// What this rank's optimizer instance writes of a shard that each of them holds: an equal part, or, where it is small and
+// not worth cutting, all or nothing.
+std::pair<std::int64_t, std::int64_t> instance_part(const Piece& piece, const ShardSpec& spec, const OwnedRange& shard,
+                                                    DType dtype) {
+  if (bytes_of(dtype, shard.size()) < kWorthCutting) {
+    const auto writer = static_cast<int>(xxh3(piece.name) % static_cast<std::uint64_t>(spec.instances));
+    return {shard.begin, writer == spec.instance ? shard.end : shard.begin};
+  }
+  return {shard.begin + shard.size() * spec.instance / spec.instances,
+          shard.begin + shard.size() * (spec.instance + 1) / spec.instances};
+}
+
 std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ParallelSpec& parallel,
                                const Coordinate& at, const StateSpec& state) {
   std::vector<Owned> out;
@@ -51,8 +64,10 @@ std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardP
         std::vector<PlacedBox> parts;
         if (!plan.spec.sharded())
           parts = replica_part(spec, piece, replica_of(piece, parallel, at), dtype);
-        else if (first_replica(piece, at))
-          parts = boxes_in_range(spec, piece, shard.begin, shard.end);
+        else if (first_replica(piece, at)) {
+          const auto [begin, end] = instance_part(piece, plan.spec, shard, dtype);
+          parts = boxes_in_range(spec, piece, begin, end);
+        }
         for (auto& p : parts)
           out.push_back({{piece.name, kind, dtype, piece.shape, std::move(p.box)}, i, p.at - shard.begin});
       }

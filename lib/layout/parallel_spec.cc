@@ -12,6 +12,7 @@ std::string parallel_text(const ParallelSpec& s) {
   if (!s.stage_layers.empty()) t += ", stages " + pipeline_layout_text(s.stage_layers);
   if (s.sequence_parallel) t += ", sequence parallel";
   if (s.zero_stage > 0) t += fmt::format(", ZeRO {}", s.zero_stage);
+  if (s.optimizer_instances > 1) t += fmt::format(" in {} instances", s.optimizer_instances);
   return t;
 }
 
@@ -22,6 +23,7 @@ Json to_json(const ParallelSpec& s) {
          {"order", s.order}};
   if (!s.stage_layers.empty()) j["stage_layers"] = s.stage_layers;
   if (s.v_shape) j["v_shape"] = true;
+  if (s.optimizer_instances > 1) j["optimizer_instances"] = s.optimizer_instances;
   return j;
 }
 
@@ -38,6 +40,7 @@ ParallelSpec parallel_from_json(const Json& j, const std::string& where) {
   s.zero_stage = json_field<int>(j, "zero_stage", where);
   s.order = json_field<std::string>(j, "order", where);
   if (j.contains("v_shape")) s.v_shape = json_field<bool>(j, "v_shape", where);
+  if (j.contains("optimizer_instances")) s.optimizer_instances = json_field<int>(j, "optimizer_instances", where);
   if (j.contains("stage_layers")) s.stage_layers = json_field<std::vector<int>>(j, "stage_layers", where);
   return s;
 }

@@ -32,6 +32,7 @@ struct ParallelSpec {
   bool v_shape = false;  // odd chunks run from the last rank back to the first: rank 0 holds the first stage and the last
   bool sequence_parallel = false;
   int zero_stage = 0;  // 0: replicated; 1 optimizer, 2 gradients, 3 weights sharded over dp·cp
+  int optimizer_instances = 1;  // dp·cp ranks fall in so many parts, each with all shards once; see params/zero.h
   std::string order = "tp-cp-ep-dp-pp";  // leftmost varies fastest
   // Layers of each of the pp·vpp stages in the model's order; empty: even. See layout/pipeline_split.h.
   std::vector<int> stage_layers = {};
@@ -42,6 +43,8 @@ struct ParallelSpec {
   int pp_rank_of_stage(int stage) const { return v_shape && stage / pp % 2 == 1 ? pp - 1 - stage % pp : stage % pp; }
   int world() const { return tp * cp * pp * dp; }
   int edp() const { return world() / (etp * ep * pp); }
+  // Ranks that share one set of shards.
+  int shard_ranks() const { return dp * cp / optimizer_instances; }
   // Ranks that share the activations of one token row when sequence parallel, else 1.
   int sequence_shards() const { return sequence_parallel ? tp : 1; }
 };

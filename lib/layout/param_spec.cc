@@ -167,6 +167,7 @@ class Builder {
     const std::int64_t real = std::clamp<std::int64_t>(m_.vocab_size - first, 0, rows);
     ParamSpec s = start(std::move(name), {rows, m_.hidden});
     s.grad_slots = slots;
+    if (slots == 2) s.output_unit = num_units(m_) - 1;
     s.pieces.push_back(row_piece(std::move(logical), m_.vocab_size, std::min(first, m_.vocab_size), real, 0, true,
                                  {Kind::normal, std}));
     finish(std::move(s));
@@ -252,7 +253,6 @@ Replica replica_of(const Piece& piece, const ParallelSpec& parallel, const Coord
 }
 
 Box written_part(const Piece& piece, const Replica& replica, DType dtype) {
-  constexpr std::int64_t kWorthCutting = 64 << 10;
   if (replica.count == 1) return piece.box;
   if (bytes_of(dtype, piece.box.size()) >= kWorthCutting) return part_of(piece.box, replica.count, replica.index);
   const auto writer = static_cast<int>(xxh3(piece.name) % static_cast<std::uint64_t>(replica.count));

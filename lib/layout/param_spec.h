@@ -45,6 +45,7 @@ struct ParamSpec {
   bool tie_copy = false;  // the head's copy of a tied word embedding that another stage holds; counted and saved there
   bool expert = false;    // replicated and reduced over edp, not over dp and cp
   int grad_slots = 1;  // 2 for a tied word embedding: slot 0 input side, slot 1 output side, added once a step
+  int output_unit = -1;  // with two slots: the unit whose backward fills slot 1
   std::int64_t elements() const { return num_elements(shape); }
 };
 
@@ -72,6 +73,8 @@ struct Replica {
   int index = 0, count = 1;
 };
 Replica replica_of(const Piece& piece, const ParallelSpec& parallel, const Coordinate& c);
+
+inline constexpr std::int64_t kWorthCutting = 64 << 10;  // bytes
 
 // What of the piece's box this rank writes when it is stored with elements of `dtype`: an equal part, or, where the box
 // is under 64 KiB and not worth cutting, all or nothing, by the piece's name. May be empty.

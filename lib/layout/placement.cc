@@ -129,9 +129,31 @@ std::vector<int> kv_group(const Placement& placement, int kv_heads, int rank) {
   return {tp.begin() + first, tp.begin() + first + share};
 }
 
+std::vector<std::vector<int>> intra_partial(const std::vector<std::vector<int>>& groups, int instances) {
+  std::vector<std::vector<int>> out;
+  for (const auto& g : groups) {
+    const auto n = std::ssize(g) / instances;
+    for (std::ptrdiff_t i = 0; i < instances; ++i) out.emplace_back(g.begin() + i * n, g.begin() + (i + 1) * n);
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> inter_partial(const std::vector<std::vector<int>>& groups, int instances) {
+  std::vector<std::vector<int>> out;
+  for (const auto& g : groups) {
+    const std::size_t n = g.size() / static_cast<std::size_t>(instances);
+    for (std::size_t i = 0; i < n; ++i) {
+      out.emplace_back();
+      for (std::size_t at = i; at < g.size(); at += n) out.back().push_back(g[at]);
+    }
+  }
+  return out;
+}
+
 namespace {
 
 using A = Axis;
+const std::string kIntra = "intra-partial-", kInter = "inter-partial-";
 const std::vector<std::pair<std::string, std::vector<A>>>& named_axes() {
   static const std::vector<std::pair<std::string, std::vector<A>>> table = {
       {"tp", {A::tp}},           {"cp", {A::cp}},
@@ -146,9 +168,11 @@ const std::vector<std::pair<std::string, std::vector<A>>>& named_axes() {
 
 }  // namespace
 
-std::vector<std::string> group_names() {
+std::vector<std::string> group_names(const ParallelSpec& parallel) {
   std::vector<std::string> names;
   for (const auto& [name, axes] : named_axes()) names.push_back(name);
+  if (parallel.optimizer_instances > 1)
+    for (const auto& part : {kIntra, kInter}) names.insert(names.end(), {part + "dp-cp", part + "edp"});
   names.insert(names.end(), {"embedding", "position_embedding"});
   return names;
 }
@@ -156,6 +180,11 @@ std::vector<std::string> group_names() {
 NamedGroups named_groups(const Placement& p, const std::string& wanted) {
   for (const auto& [name, axes] : named_axes())
     if (name == wanted) return {name, groups(p, axes)};
+  for (const auto& part : {kIntra, kInter})
+    if (wanted.compare(0, part.size(), part) == 0) {
+      const auto wholes = named_groups(p, wanted.substr(part.size())).groups;
+      return {wanted, (part == kIntra ? intra_partial : inter_partial)(wholes, p.spec.optimizer_instances)};
+    }
   MT_CHECK(wanted == "embedding" || wanted == "position_embedding", "there is no group {}", wanted);
   NamedGroups out{wanted, groups(p, {A::pp})};
   for (auto& pipeline : out.groups)

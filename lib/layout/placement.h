@@ -44,13 +44,19 @@ std::vector<int> group_of(const Placement& placement, const std::vector<Axis>& a
 // The tp ranks that hold the same key/value heads as `rank`: max(1, tp/kv_heads) consecutive ones of its tp group.
 std::vector<int> kv_group(const Placement& placement, int kv_heads, int rank);
 
+// A data-parallel group cut for several optimizer instances, as Megatron does: consecutive ranks make an instance
+// (intra), those of equal place in theirs hold the same shards (inter).   needs  instances divides every group's size
+std::vector<std::vector<int>> intra_partial(const std::vector<std::vector<int>>& groups, int instances);
+std::vector<std::vector<int>> inter_partial(const std::vector<std::vector<int>>& groups, int instances);
+
 // Named groups of a layout as `mt-topo groups` prints them, Megatron's names: tp, cp, dp, dp-cp, pp, tp-pp, tp-cp,
-// tp-dp-cp, ep, etp, edp, etp-ep, embedding, position_embedding.   cost  linear in the ranks
+// tp-dp-cp, ep, etp, edp, etp-ep, embedding, position_embedding; of several optimizer instances also
+// intra-partial-dp-cp, inter-partial-dp-cp and the same of edp.   cost  linear in the ranks
 struct NamedGroups {
   std::string name;
   std::vector<std::vector<int>> groups;
 };
-std::vector<std::string> group_names();
+std::vector<std::string> group_names(const ParallelSpec& parallel);
 NamedGroups named_groups(const Placement& placement, const std::string& name);
 
 }  // namespace mt

@@ -192,6 +192,18 @@ void check_stages(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
     c.add(fmt::format("stages hold {} layers, num-layers is {}", sum, layers), fmt::format("num-layers {}", sum));
 }
 
+// Every instance holds all shards once: of dense parameters over dp·cp, of experts over edp.
+void check_instances(Checker& c, const ParallelSpec& p) {
+  const char* name = "num-distributed-optimizer-instances";
+  if (!c.positive(name, p.optimizer_instances) || p.optimizer_instances == 1) return;
+  const std::int64_t ranks = std::int64_t{p.dp} * p.cp;
+  if (c.divides("data-parallel-size·context-parallel-size", ranks, name, p.optimizer_instances) && p.edp() != ranks)
+    c.divides("expert-data-parallel size", p.edp(), name, p.optimizer_instances);
+  if (p.zero_stage == 0)
+    c.add(fmt::format("{} {} without sharded optimizer state", name, p.optimizer_instances),
+          "--use-distributed-optimizer, or " + std::string(name) + " 1");
+}
+
 // One degree that would make the layout fill the world, for each axis where there is one; or another world.
 std::string nearest_worlds(const ParallelSpec& p, int world) {
   const std::int64_t product = std::int64_t{p.tp} * p.cp * p.pp * p.dp;
@@ -239,6 +251,7 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
   at_most("expert-model-parallel-size", p.ep, limits.max_ep);
   if (p.etp != p.tp) at_most("expert-tensor-parallel-size", p.etp, limits.max_etp);
   at_most("ZeRO stage", p.zero_stage, limits.max_zero_stage);
+  check_instances(c, p);
 }
 
 }  // namespace

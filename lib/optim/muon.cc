@@ -43,7 +43,7 @@ std::int64_t sum(const std::vector<std::int64_t>& v) {
 std::vector<int> ranks_of(const Groups& groups, const MuonSharing& sharing) {
   std::vector<int> out;
   for (int d = 0; d < sharing.shards; ++d) {
-    const int world_rank = sharing.shards > 1 ? groups.dp_cp->world_ranks()[static_cast<std::size_t>(d)]
+    const int world_rank = sharing.shards > 1 ? groups.shards().world_ranks()[static_cast<std::size_t>(d)]
                                               : groups.world->world_ranks()[static_cast<std::size_t>(groups.world->rank())];
     Coordinate at = groups.placement.coordinates[static_cast<std::size_t>(world_rank)];
     for (int t = 0; t < sharing.ranks() / sharing.shards; ++t) {

@@ -134,8 +134,9 @@ void Optimizer::find_norm_parts(const Groups& groups) {
 double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
   if (norm_parts_.empty()) find_norm_parts(groups);
   zero_bytes(stream, bins_.view().data, bins_.bytes());
+  const bool counts = store_.plan().spec.instance == 0;  // the others hold the same shards
   for (const auto& part : norm_parts_)
-    ops::sum_squares(stream, {.x = store_.shard_grad(part.shard).rows(part.begin, part.end), .bins = bins_});
+    if (counts) ops::sum_squares(stream, {.x = store_.shard_grad(part.shard).rows(part.begin, part.end), .bins = bins_});
   Communicator& all = store_.plan().spec.sharded() ? *groups.world : *groups.model;
   if (all.size() > 1) all.all_reduce(stream, bins_, Reduce::sum).wait(stream);
   stream.synchronize();

@@ -15,14 +15,16 @@ std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to
 }  // namespace
 
 ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& at) {
-  return {parallel.zero_stage, parallel.cp * parallel.dp, at.cp + parallel.cp * at.dp};
+  const int ranks = parallel.shard_ranks(), rank = at.cp + parallel.cp * at.dp;
+  return {parallel.zero_stage, ranks, rank % ranks, parallel.optimizer_instances, rank / ranks};
 }
 
-const Bucket& ShardPlan::bucket_of(int unit) const {
-  for (const auto& b : buckets)
-    if (b.unit == unit) return b;
-  MT_CHECK(false, "unit {} has no parameters here", unit);
-  return buckets.front();
+std::pair<std::size_t, std::size_t> ShardPlan::buckets_of_unit(int unit) const {
+  std::size_t first = 0;
+  while (first < buckets.size() && buckets[first].unit != unit) ++first;
+  std::size_t last = first;
+  while (last < buckets.size() && buckets[last].unit == unit) ++last;
+  return {first, last};
 }
 
 ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec) {
@@ -31,17 +33,18 @@ ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec
   const std::int64_t pad = spec.sharded() ? kAlign * spec.ranks : kAlign;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const int param = static_cast<int>(i), unit = specs[i].unit;
-    if (plan.buckets.empty() || plan.buckets.back().unit != unit) {
-      MT_CHECK(plan.buckets.empty() || unit > plan.buckets.back().unit, "parameters are not in order of units at {}",
-               specs[i].name);
+    const auto alone = [&](std::size_t p) { return specs[p].grad_slots == 2; };
+    if (i == 0 || specs[i - 1].unit != unit || alone(i) || alone(i - 1)) {
+      MT_CHECK(i == 0 || unit >= specs[i - 1].unit, "parameters are not in order of units at {}", specs[i].name);
       plan.buckets.push_back({unit, plan.total, plan.total, param, param});
     }
     auto& bucket = plan.buckets.back();
+    plan.bucket.push_back(plan.buckets.size() - 1);
     plan.offset.push_back(bucket.end);
     bucket.end += up(specs[i].elements(), kAlign);
     bucket.last_param = param + 1;
     plan.total = bucket.end;
-    const bool closes = i + 1 == specs.size() || specs[i + 1].unit != unit;
+    const bool closes = i + 1 == specs.size() || specs[i + 1].unit != unit || alone(i) || alone(i + 1);
     if (closes) plan.total = bucket.end = bucket.begin + up(bucket.size(), pad);
   }
   for (const auto& b : plan.buckets)

@@ -2,11 +2,16 @@
 // ZeRO: which flat ranges of the parameters a data-parallel rank owns.
 //
 //   bucket  the parameters of one unit, back to back, each starting at a multiple of 64 elements; with sharding its end
-//           is padded to a multiple of 64·ranks and rank r owns part r of equal parts
+//           is padded to a multiple of 64·ranks and rank r owns part r of equal parts. A tied word embedding has one of
+//           its own, so that its parts are the same where the first and where the last stage holds it
 //   stage   0 nothing sharded, 1 optimizer state, 2 and gradients, 3 and weights
+//   instance  a part of the dp·cp group whose ranks hold all shards once: shards travel inside it, and only gradients of
+//           shards across (Megatron's distributed optimizer instances, hybrid sharding); one when not asked for more
 // Shards ignore the borders of parameters, as Megatron's distributed optimizer does. Pure functions.
 // Source: Rajbhandari et al., arXiv:1910.02054. Code: params/zero.cc. Tests: tests/params/zero_test.cc.
 
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "layout/param_spec.h"
@@ -15,7 +20,8 @@ namespace mt {
 
 struct ShardSpec {
   int stage = 0;
-  int ranks = 1, rank = 0;  // of the dp·cp group
+  int ranks = 1, rank = 0;  // of an instance: the dp·cp group, or its part
+  int instances = 1, instance = 0;
   bool sharded() const { return stage > 0; }
 };
 
@@ -42,11 +48,14 @@ struct ShardPlan {
   ShardSpec spec;
   std::vector<std::int64_t> offset;  // of each parameter, from the start of all buckets
   std::vector<Bucket> buckets;       // by unit, ascending
+  std::vector<std::size_t> bucket;   // of each parameter
   std::vector<OwnedRange> shards;
   std::int64_t total = 0;  // elements of all buckets, padding included
   std::int64_t state = 0;  // elements of optimizer state (of one moment) on this rank
 
-  const Bucket& bucket_of(int unit) const;
+  const Bucket& bucket_of_param(int param) const { return buckets[bucket[static_cast<std::size_t>(param)]]; }
+  // Those of a unit, half open; none when it has no parameters here.
+  std::pair<std::size_t, std::size_t> buckets_of_unit(int unit) const;
   // This rank's part of a bucket.
   std::int64_t own_begin(const Bucket& b) const { return b.begin + b.size() / parts() * spec_rank(); }
   std::int64_t own_size(const Bucket& b) const { return b.size() / parts(); }

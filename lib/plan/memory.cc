@@ -7,6 +7,7 @@
 #include "layout/recompute.h"
 #include "layout/saved_tensors.h"
 #include "plan/lane_use.h"
+#include "plan/open_buckets.h"
 #include "plan/optimizer_memory.h"
 
 namespace mt {
@@ -51,43 +52,70 @@ Widths widths_of(const Row& row, const Sizes& s) {
 }
 
 // Buckets as params/zero.h cuts them: parameters start at multiples of 64 elements, a sharded bucket ends at one of
-// 64·ranks. Under ZeRO 2 and 3 whole buckets live for a while beside the shards: one of gradients, and of weights the
-// one at work, the next on its way, and the embedding's while a tied head needs it too.
-void add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
-                    const StateSpec& state) {
+// 64·ranks; a tied table has one of its own, and so have experts, which are shared over other ranks.
+struct BucketPlan {
+  int unit, output_unit;  // output_unit: of a tied table
+  bool tie_copy, expert;
+  std::int64_t elements = 0;
+};
+struct BucketTable {
+  std::vector<BucketPlan> buckets;
+  std::map<int, std::int64_t> vectors;  // by unit: elements of vectors, each rounded up
+};
+
+BucketTable add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
+                           const StateSpec& state) {
   const DType compute = state.compute;
   const int stage = parallel.zero_stage;
-  const auto ranks_of = [&](bool expert) -> std::int64_t {
-    return stage == 0 ? 1 : expert ? parallel.edp() : std::int64_t{parallel.dp} * parallel.cp;
-  };
-  std::map<int, std::int64_t> partial;                  // by unit
-  std::map<std::pair<int, bool>, std::int64_t> bucket;  // by unit, experts apart: they are shared over other ranks
-  std::int64_t second = 0;
-  bool tied = false;
+  std::map<int, std::int64_t> partial;  // by unit
+  BucketTable table;
   for (const auto& spec : specs) {
-    bucket[{spec.unit, spec.expert}] += line(spec.elements());
-    if (spec.grad_slots == 2) second += line(spec.elements());
-    tied = tied || spec.grad_slots == 2;
+    auto& all = table.buckets;
+    const auto mine = std::find_if(all.begin(), all.end(), [&](const BucketPlan& b) {
+      return b.unit == spec.unit && b.expert == spec.expert && b.output_unit < 0 && spec.grad_slots == 1;
+    });
+    BucketPlan& b = mine != all.end() ? *mine : all.emplace_back(BucketPlan{spec.unit, spec.output_unit, spec.tie_copy, spec.expert});
+    b.elements += line(spec.elements());
+    if (spec.shape.size() == 1) table.vectors[spec.unit] += line(spec.elements());
     for (const auto& piece : spec.pieces)
       if (!piece.grad_sum.empty()) partial[spec.unit] += line(piece.local.size());
   }
-  std::int64_t total = 0, own = 0, largest = 0, pair = 0, before = 0, most = 0;
-  for (auto& [key, n] : bucket) {
-    const std::int64_t ranks = ranks_of(key.second);
-    n = (n + kLine * ranks - 1) / (kLine * ranks) * (kLine * ranks);
-    total += n;
-    own += n / ranks;
-    largest = std::max(largest, n);
-    pair = std::max(pair, before + n);
-    before = n;
+  std::int64_t total = 0, own = 0, second = 0, most = 0;
+  for (auto& b : table.buckets) {
+    const std::int64_t ranks = stage == 0 ? 1 : b.expert ? parallel.edp() / parallel.optimizer_instances : parallel.shard_ranks();
+    b.elements = (b.elements + kLine * ranks - 1) / (kLine * ranks) * (kLine * ranks);
+    total += b.elements;
+    own += b.elements / ranks;
+    if (b.output_unit >= 0) second += stage >= 2 ? b.elements / ranks : b.elements;
   }
   for (const auto& [unit, n] : partial) most = std::max(most, n);
-  plan.weight_bytes = bytes_of(compute, stage == 3 ? own + pair + (tied ? bucket.begin()->second : 0) : total);
-  plan.grad_bytes = bytes_of(state.grads, (stage >= 2 ? own + largest : total) + second + most);
+  plan.weight_bytes = bytes_of(compute, stage == 3 ? own : total);
+  plan.grad_bytes = bytes_of(state.grads, (stage >= 2 ? own : total) + second + most);
+  return table;
+}
+
+// What a unit's layer opens of them; `reads_table`: a tied head whose table this rank holds as the embedding.
+LayerBuckets buckets_of(const BucketTable& table, int unit, bool reads_table, int stage,
+                        const StateSpec& state) {
+  LayerBuckets l;
+  if (stage < 2) return l;
+  const auto gather = [&](int of_unit) {
+    for (std::size_t i = 0; i < table.buckets.size(); ++i)
+      if (table.buckets[i].unit == of_unit)
+        l.weights.push_back({static_cast<int>(i), bytes_of(state.compute, table.buckets[i].elements)});
+  };
+  if (stage == 3) gather(unit);
+  if (stage == 3 && reads_table) gather(0);
+  for (const auto& b : table.buckets) {
+    if ((b.unit == unit && !b.tie_copy) || b.output_unit == unit) l.grads.push_back(bytes_of(state.grads, b.elements));
+  }
+  if (const auto it = table.vectors.find(unit); it != table.vectors.end()) l.vectors = bytes_of(state.grads, it->second);
+  return l;
 }
 
 // A layer of a chunk: embedding, row or head.
 struct LayerBytes {
+  int unit = 0;
   RowRecompute again;
   std::int64_t saved = 0, again_input = 0, again_weight = 0;  // members: kept from forward, or made again
   std::int64_t kept = 0;                                      // of a split backward, but dx
@@ -111,6 +139,7 @@ RoundedBytes rounded_bytes(const ModelSpec& model, const Row& row, const Widths&
 
 LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector<SavedTensor>& saved, int unit) {
   LayerBytes l;
+  l.unit = unit;
   for (const auto& t : saved) {
     if (t.name == "x") continue;
     const std::int64_t bytes = line(bytes_of(t.dtype, num_elements(t.shape)));
@@ -163,7 +192,7 @@ std::vector<LayerBytes> layers_of(const ModelSpec& model, const ParallelSpec& pa
 
 struct Chunk {
   ChunkBytes bytes;
-  std::int64_t scratch = 0;
+  std::int64_t scratch = 0, forward_only = 0;
   bool recomputes = false;
 };
 
@@ -185,6 +214,7 @@ Chunk plan_chunk(const std::vector<LayerBytes>& layers, const Sizes& s, bool who
     group += l.again_input + (whole ? l.again_weight : 0) + (l.again.output ? s.stream() : 0) +
              (l.again.shard_input ? s.stream() : 0);
     c.bytes.recompute = std::max(c.bytes.recompute, group);
+    c.forward_only = std::max(c.forward_only, l.saved + l.forward);
     c.scratch = std::max({c.scratch, passing + l.forward, l.recompute, whole ? l.backward : 0, split ? l.input : 0,
                           split ? l.weight : 0});
   }
@@ -211,27 +241,41 @@ std::vector<std::int64_t> sizes_of(const PlaceTable& places, const std::vector<C
 
 // Everything but the sum over slots. `use` says which acts there are.
 MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                     const Coordinate& coordinate, const StateSpec& state, const LaneUse& use) {
+                     const Coordinate& coordinate, const StateSpec& state, const Lane& lane, const LaneUse& use) {
   MemoryPlan plan;
   const DType compute = state.compute;
   const auto specs = param_specs(model, parallel, coordinate);
-  add_parameters(plan, specs, parallel, state);
+  const BucketTable buckets = add_parameters(plan, specs, parallel, state);
   plan.optimizer_bytes = optimizer_bytes(specs, parallel, coordinate, state);
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
   // ids, labels, mask, positions (4 bytes), ordinals (8), sequence bounds
   const std::int64_t tokens = 4 * line(4 * t) + line(8 * t) + line(4 * (batch.micro_batch + 1));
-  bool head = false;
+  bool head = false, table = false;
+  std::vector<std::vector<LayerBuckets>> opened;
+  std::int64_t kept = tokens;  // of a forward-only pass, by the chunks before
   for (int c = 0; c < parallel.vpp; ++c) {
     const auto content = stage_content(model, parallel, coordinate.pp, c);
-    Chunk chunk = plan_chunk(layers_of(model, parallel, batch, s, content), s, use.whole_backward, use.split_backward);
+    const auto layers = layers_of(model, parallel, batch, s, content);
+    Chunk chunk = plan_chunk(layers, s, use.whole_backward, use.split_backward);
+    table = table || content.embedding;
+    opened.emplace_back();
+    for (const auto& l : layers) {
+      opened.back().push_back(buckets_of(buckets, l.unit, l.head && model.tied && table, parallel.zero_stage, state));
+      opened.back().back().again = l.again;
+    }
+    const int stage = parallel.stage(coordinate.pp, c);
+    const bool arrives = stage > 0 && parallel.pp_rank_of_stage(stage - 1) != coordinate.pp;
+    kept += (arrives ? 3 : 2) * s.stream() + (content.head ? line(4 * t) : 0);
+    plan.forward_only_scratch_bytes = std::max(plan.forward_only_scratch_bytes, kept + chunk.forward_only);
     chunk.bytes.slot += tokens;
     if (parallel.pp > 1) chunk.bytes.slot += (content.embedding ? 0 : s.stream()) + (content.head ? 0 : s.stream());
     plan.chunks.push_back(chunk.bytes);
     plan.scratch_bytes = std::max(plan.scratch_bytes, chunk.scratch);
     head |= content.head;
   }
+  if (parallel.zero_stage >= 2) plan.bucket_bytes = open_bucket_bytes(lane, opened);
   plan.slot_bytes = most(plan.chunks, &ChunkBytes::slot);
   if (use.whole_backward) plan.other_bytes += 2 * s.stream();
   plan.other_bytes += std::min(use.gradients_sent, kGradientBuffers) * s.stream();
@@ -259,7 +303,7 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
       recomputes.back() = recomputes.back() || row_recompute(model, parallel, i + 1).any();
   }
   const LaneUse use = lane_use(lane, recomputes);
-  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, use);
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, lane, use);
   plan.slots = use.slots.size();
   plan.arenas = {sizes_of(use.slots, plan.chunks, &ChunkBytes::slot),
                  sizes_of(use.kept, plan.chunks, &ChunkBytes::kept),
@@ -274,7 +318,10 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
   LaneUse use;
   use.whole_backward = true;
   use.gradients_sent = parallel.pp > 1 && coordinate.pp + parallel.vpp > 1 ? kGradientBuffers : 0;
-  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, use);
+  Lane lane;
+  for (const Act act : {Act::forward, Act::backward})
+    for (int c = 0; c < parallel.vpp; ++c) lane.push_back({.act = act, .chunk = c});
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, lane, use);
   plan.slots = max_in_flight;
   plan.activation_bytes = plan.slots * plan.slot_bytes + most(plan.chunks, &ChunkBytes::recompute);
   return plan;

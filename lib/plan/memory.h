@@ -1,5 +1,5 @@
 #pragma once
-// Bytes a rank needs, before it runs: weights, gradients, optimizer, saved activations, scratch.
+// Bytes a rank needs, before it runs: weights, gradients, optimizer, whole buckets beside shards, saved activations, scratch.
 //
 //   T   tokens of a micro-batch     Ts  T / tp with sequence parallelism, else T
 // Pure arithmetic over the ParamSpec table, the saved-tensor table and the lane; the executor sizes its arenas by it, and a test
@@ -27,19 +27,22 @@ struct ArenaSizes {
 
 struct MemoryPlan {
   std::int64_t weight_bytes = 0, grad_bytes = 0, optimizer_bytes = 0;
+  std::int64_t bucket_bytes = 0;     // ZeRO 2, 3: whole weights and gradients of sub-layers at work (plan/open_buckets.h)
   std::int64_t slot_bytes = 0;       // of the largest chunk
   std::int64_t slots = 1;            // micro-batches in flight
   std::int64_t activation_bytes = 0;  // all slots, with what split backwards keep and recompute makes again
   std::int64_t scratch_bytes = 0;    // most of any sub-layer's pass
+  std::int64_t forward_only_scratch_bytes = 0;  // of validation: in the same arena, not beside it
   std::int64_t other_bytes = 0;      // residual gradients, messages that leave, losses, tables
   std::vector<ChunkBytes> chunks;
   ArenaSizes arenas;  // with a lane
   std::int64_t total() const {
-    return weight_bytes + grad_bytes + optimizer_bytes + activation_bytes + scratch_bytes + other_bytes;
+    return weight_bytes + grad_bytes + bucket_bytes + optimizer_bytes + activation_bytes + scratch_bytes + other_bytes;
   }
 };
 
-// Of a training step; validation takes scratch of its own size.
+// Of a training step. A run that validates has scratch for it: then scratch_bytes is at least that of a forward-only pass,
+// which the caller, who knows, sees to.
 //   needs  a valid layout; the lane of this pipeline rank, with its messages
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
                        const Coordinate& coordinate, const StateSpec& state, const Lane& lane);

@@ -258,10 +258,6 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   p.recompute = recompute_spec_of(o, problems);
   add_fp8_problems(o, model, problems);
   complete_optimizer(o, problems);
-  if (p.pp > 1 && p.zero_stage >= 2 && !o.model.untie_embeddings_and_output_weights)
-    problems.push_back({fmt::format("ZeRO {} with pipeline-model-parallel-size {} and tied embeddings: their gradients "
-                                    "meet once a step, not once a micro-batch", p.zero_stage, p.pp),
-                        "--untie-embeddings-and-output-weights, or optim"});
   // As Megatron asks; weights that arrive late need a step whose gradients are under way too.
   if (o.overlap.param_gather && p.zero_stage == 0)
     problems.push_back({"overlap-param-gather without sharded weights to gather", "--use-distributed-optimizer"});

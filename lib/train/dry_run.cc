@@ -8,8 +8,8 @@
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
 #include "layout/param_spec.h"
-#include "plan/memory.h"
 #include "train/pipeline_schedule.h"
+#include "train/rank_memory.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -40,11 +40,12 @@ class RankSizes {
       for (const auto& piece : spec.pieces) parameters += piece.box.size();
     const StateSpec state = o_.state();
     const MemoryPlan m =
-        plan_memory(model_, o_.parallel, o_.batch, at, state, lanes_[static_cast<std::size_t>(at.pp)]);
+        rank_memory(o_, model_, at, lanes_[static_cast<std::size_t>(at.pp)]);
     Json j{{"parameters", parameters},
             {"weight_bytes", m.weight_bytes},
             {"grad_bytes", m.grad_bytes},
             {"optimizer_bytes", m.optimizer_bytes},
+            {"bucket_bytes", m.bucket_bytes},
             {"activation_bytes", m.activation_bytes},
             {"scratch_bytes", m.scratch_bytes + m.other_bytes},
             {"total_bytes", m.total()}};
@@ -103,7 +104,7 @@ void print_text(const Json& head, const Placement& placement, RankSizes& sizes) 
   }
   for (const auto& s : head["stages"])
     cli::row({"stage", s["stage"].dump(), "pp " + s["pp_rank"].dump(), "chunk " + s["chunk"].dump(), s["holds"]});
-  for (const auto& name : group_names()) {
+  for (const auto& name : group_names(placement.spec)) {
     std::string line = "group\t" + name;
     for (const auto& ranks : named_groups(placement, name).groups) line += '\t', append_list(line, ranks);
     cli::part(line + "\n");
@@ -124,7 +125,7 @@ void print_json(const Json& head, const Placement& placement, RankSizes& sizes) 
   text.back() = ',';
   cli::part(text + "\"groups\":{");
   const char* comma = "";
-  for (const auto& name : group_names()) {
+  for (const auto& name : group_names(placement.spec)) {
     text = fmt::format("{}\"{}\":[", comma, name);
     comma = "";
     for (const auto& ranks : named_groups(placement, name).groups) {

@@ -13,6 +13,7 @@
 #include "probe/gemm_peak.h"
 #include "registry/event_log.h"
 #include "train/pipeline_schedule.h"
+#include "train/rank_memory.h"
 #include "train/resume.h"
 #include "train/trace_file.h"
 
@@ -93,8 +94,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
     require_same_model(*this, *reader);
   }
   const int buffers = make_lanes(here.pp);
-  const MemoryPlan plan =
-      plan_memory(model, o.parallel, o.batch, here, o.state(), lane(o.batch.global_batch));
+  const MemoryPlan plan = rank_memory(o, model, here, lane(o.batch.global_batch));
   if (!specs.empty()) require_memory(*this, here, plan);
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
   if (speaks())

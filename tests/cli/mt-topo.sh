@@ -27,6 +27,13 @@ same "$(groups "${sixteen[@]}" --group edp | cut -d ' ' -f 1-5)" "0,4 1,5 2,6 3,
 same "$(groups --world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 \
   --rank-order tp-cp-ep-pp-dp --group pp)" "0,2 1,3 4,6 5,7"
 
+# Eight data-parallel ranks in two optimizer instances.
+eight=(--world-size 16 --tensor-model-parallel-size 2 --num-distributed-optimizer-instances 2)
+same "$(groups "${eight[@]}" --group intra-partial-dp-cp)" "0,2,4,6 8,10,12,14 1,3,5,7 9,11,13,15"
+same "$(groups "${eight[@]}" --group inter-partial-dp-cp)" "0,8 2,10 4,12 6,14 1,9 3,11 5,13 7,15"
+expect 3 "3 optimizer instances do not divide dp·cp 8 and edp 8 (--num-distributed-optimizer-instances 2 or 4)" \
+  mt-topo groups --world-size 8 --num-distributed-optimizer-instances 3
+
 # Refusals, each with what would do.
 expect 3 "world size 6 is not divisible by tp·cp·pp = 4 (--world-size 4 or 8)" \
   mt-topo groups --world-size 6 --tensor-model-parallel-size 4

@@ -75,21 +75,26 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{2, 3, 8, 1, false, DType::f32}, Case{8, 1, 2, 2, false, DType::bf16},
                     Case{1, 4, 2, 1, true, DType::f32}, Case{4, 1, 4, 2, false, DType::f32}));
 
-// Shards of every ZeRO stage: filled from a plain checkpoint, saved, and read back whole.
+// Shards of every ZeRO stage, of one optimizer instance or several: filled from a plain checkpoint, saved, and read back whole.
 TEST(Checkpoint, ShardedStatesOfEveryZeroStageComeBackBitwise) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (int stage : {1, 2, 3}) {
+    for (const auto& [stage, dp, instances] : {std::tuple{1, 3, 1}, {2, 3, 1}, {3, 3, 1}, {1, 4, 2}, {2, 3, 3}, {3, 4, 2}}) {
       const TemporaryDirectory dir;
       const ModelSpec model = model_of(stage != 2);
       save_all(dir.path(), model, 1, 1, dtype);
-      test::on_ranks(6, [&](Communicator& world) {
-        RankState r(world, model, test::layout(2, 3, false, stage), dtype);
+      const int ranks = 2 * dp;
+      ParallelSpec parallel = test::layout(2, dp, false, stage);
+      parallel.optimizer_instances = instances;
+      test::on_ranks(ranks, [&](Communicator& world) {
+        RankState r(world, model, parallel, dtype);
         load_training(Reader(dir.path() / iteration_name(7)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
         save(dir.path(), world, r, 8);
       });
       const Manifest plain = read_manifest(dir.path() / iteration_name(7)), sharded = read_manifest(dir.path() / iteration_name(8));
       EXPECT_EQ(sharded.tensor_bytes(), plain.tensor_bytes());
-      EXPECT_EQ(sharded.files.size(), 6u);
+      EXPECT_EQ(sharded.files.size(), static_cast<std::size_t>(ranks));
+      for (const auto& f : sharded.files)
+        EXPECT_LT(f.bytes, plain.tensor_bytes() / sharded.files.size() * 2) << "instances share the work too: " << f.name;
       test::on_ranks(1, [&](Communicator& world) {
         RankState r(world, model, {}, dtype);
         load_training(Reader(dir.path() / iteration_name(8)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);

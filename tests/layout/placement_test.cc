@@ -12,7 +12,7 @@ namespace {
 
 std::vector<NamedGroups> every_group(const Placement& p) {
   std::vector<NamedGroups> out;
-  for (const auto& name : group_names()) out.push_back(named_groups(p, name));
+  for (const auto& name : group_names(p.spec)) out.push_back(named_groups(p, name));
   return out;
 }
 
@@ -58,6 +58,20 @@ TEST(Placement, SixteenRanksOfTp2Dp4Pp2) {
   EXPECT_EQ(named["embedding"], named["pp"]) << "two stages: first and last are all";
   EXPECT_EQ(named["position_embedding"], (Lists{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}));
   EXPECT_EQ(named["tp-pp"].front(), (std::vector{0, 1, 8, 9}));
+}
+
+// dp·cp 8 in 2 instances, as Megatron's partial data-parallel groups: runs of 4, and ranks of equal place in them.
+TEST(Placement, OptimizerInstancesAreConsecutiveRunsOfTheDataParallelGroup) {
+  ParallelSpec s = degrees(2, 2, 4, 1);
+  EXPECT_EQ(group_names(s).size(), 14u);
+  s.optimizer_instances = 2;
+  EXPECT_EQ(group_names(s).size(), 18u);
+  const Placement p = place(s);
+  EXPECT_EQ(named_groups(p, "dp-cp").groups, (Lists{{0, 2, 4, 6, 8, 10, 12, 14}, {1, 3, 5, 7, 9, 11, 13, 15}}));
+  EXPECT_EQ(named_groups(p, "intra-partial-dp-cp").groups, (Lists{{0, 2, 4, 6}, {8, 10, 12, 14}, {1, 3, 5, 7}, {9, 11, 13, 15}}));
+  EXPECT_EQ(named_groups(p, "inter-partial-dp-cp").groups,
+            (Lists{{0, 8}, {2, 10}, {4, 12}, {6, 14}, {1, 9}, {3, 11}, {5, 13}, {7, 15}}));
+  EXPECT_EQ(named_groups(p, "intra-partial-edp").groups.size(), 2 * named_groups(p, "edp").groups.size());
 }
 
 TEST(Placement, TheEmbeddingGroupOfLongPipelinesIsFirstAndLast) {

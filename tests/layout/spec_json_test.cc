@@ -43,11 +43,12 @@ TEST(SpecJson, ModelsComeBackWhole) {
 TEST(SpecJson, LayoutsComeBackWhole) {
   ParallelSpec p;
   p.tp = 2, p.cp = 3, p.pp = 4, p.dp = 5, p.ep = 6, p.etp = 7, p.vpp = 8, p.zero_stage = 1;
+  p.optimizer_instances = 3;
   p.sequence_parallel = true;
   p.order = "tp-cp-ep-pp-dp";
   const ParallelSpec q = parallel_from_json(parse_json(to_json(p).dump(), "text"), "text");
   EXPECT_EQ(to_json(q).dump(), to_json(p).dump());
-  EXPECT_EQ(parallel_text(q), "tp 2, cp 3, pp 4, dp 5, ep 6, etp 7, vpp 8, sequence parallel, ZeRO 1");
+  EXPECT_EQ(parallel_text(q), "tp 2, cp 3, pp 4, dp 5, ep 6, etp 7, vpp 8, sequence parallel, ZeRO 1 in 3 instances");
   EXPECT_EQ(p.world(), 120);
 }
 

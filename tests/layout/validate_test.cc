@@ -139,8 +139,23 @@ std::vector<Case> cases() {
 
 TEST(Validate, ALegalRunHasNoProblem) { EXPECT_EQ(text(Config().problems()), ""); }
 
+std::vector<Case> cases_of_instances() {
+  return {
+      {"data-parallel-size·context-parallel-size 2 is not divisible by num-distributed-optimizer-instances 3",
+       "num-distributed-optimizer-instances 2, or data-parallel-size·context-parallel-size 3",
+       [](Config& c) { c.parallel.optimizer_instances = 3, c.parallel.zero_stage = 1; },
+       {[](Config& c) { c.parallel.optimizer_instances = 2; }}},
+      {"num-distributed-optimizer-instances 2 without sharded optimizer state",
+       "--use-distributed-optimizer, or num-distributed-optimizer-instances 1",
+       [](Config& c) { c.parallel.optimizer_instances = 2; },
+       {[](Config& c) { c.parallel.zero_stage = 1; }, [](Config& c) { c.parallel.optimizer_instances = 1; }}},
+  };
+}
+
 TEST(Validate, EveryProblemAloneIsOneLineAndItsNearestValuesAreLegal) {
-  for (const Case& c : cases()) {
+  std::vector<Case> all = cases();
+  for (auto& c : cases_of_instances()) all.push_back(std::move(c));
+  for (const Case& c : all) {
     Config config;
     c.spoil(config);
     const auto problems = config.problems();

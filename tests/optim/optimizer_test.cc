@@ -250,8 +250,9 @@ TEST(Optimizer, HoldsThePublishedBytesPerParameterAtEveryZeroStage) {
           EXPECT_EQ(wanted[2], 2 + 14 / d) << "as published";
         }
         std::size_t second_slots = 0;  // a tied embedding's output side
-        for (const auto& s : r.store.specs())
-          if (s.grad_slots == 2) second_slots += static_cast<std::size_t>((s.elements() + 63) / 64 * 64) * static_cast<std::size_t>(g);
+        for (const auto& b : plan.buckets)
+          if (r.store.spec(b.first_param).grad_slots == 2)
+            second_slots += static_cast<std::size_t>((stage < 2 ? b.size() : plan.own_size(b))) * static_cast<std::size_t>(g);
         const auto held = static_cast<double>(r.store.weight_bytes() + r.store.grad_bytes() - second_slots);
         // Optimizer state exists for true elements under ZeRO: this rank's own, within its padded part.
         const double state = static_cast<double>(optimizer.state_bytes());

@@ -29,7 +29,7 @@ struct RankParams {
         stream({}, 1, mode),
         groups(make_groups(world, place(parallel), kv_heads_of(m))),
         store(param_specs(m, parallel, groups.coordinate), compute, {}, gradients,
-              {parallel.zero_stage, groups.dp_cp->size(), groups.dp_cp->rank()}) {}
+              shard_spec(parallel, groups.coordinate)) {}
 };
 
 using RankBody = std::function<void(Communicator& world)>;

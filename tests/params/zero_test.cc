@@ -35,7 +35,7 @@ TEST(Zero, ShardsOfAllRanksAreEachParameterOnce) {
             ASSERT_LT(o.begin, o.end);
             for (auto e = o.begin; e < o.end; ++e) ++seen[static_cast<std::size_t>(o.param)][static_cast<std::size_t>(e)];
             // The range lies in this rank's part of its bucket.
-            const Bucket& b = plan.bucket_of(specs[static_cast<std::size_t>(o.param)].unit);
+            const Bucket& b = plan.bucket_of_param(o.param);
             const auto from = plan.offset[static_cast<std::size_t>(o.param)] + o.begin;
             EXPECT_GE(from, plan.own_begin(b));
             EXPECT_LE(from + o.size(), plan.own_begin(b) + plan.own_size(b));

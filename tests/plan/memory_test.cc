@@ -78,6 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Plan,
 struct Stages {
   int pp, vpp;
   const char* schedule;
+  int zero = 0;  // with two data-parallel ranks
 };
 
 class PlanOfStages : public testing::TestWithParam<Stages> {};
@@ -111,7 +112,7 @@ std::vector<RecomputeSpec> recompute_ways() {
 void expect_stage_as_planned(Communicator& world, const ModelSpec& model, const ParallelSpec& parallel,
                              const Schedule& schedule, std::atomic<std::int64_t>& planned) {
   test::RankState r(world, model, parallel, DType::bf16);
-  const BatchSpec shape{64, 2, 2 * schedule.num_micro_batches};
+  const BatchSpec shape{64, 2, 2 * schedule.num_micro_batches * parallel.dp};
   std::vector<std::unique_ptr<Model>> models;
   std::vector<const Model*> chunks;
   for (int c = 0; c < parallel.vpp; ++c) {
@@ -120,16 +121,22 @@ void expect_stage_as_planned(Communicator& world, const ModelSpec& model, const 
   }
   const Lane& lane = schedule.lanes[static_cast<std::size_t>(r.groups.coordinate.pp)];
   const MemoryPlan plan = plan_memory(model, parallel, shape, r.groups.coordinate, DType::bf16, lane);
-  Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes)},
-                    chunks, shape, {});
+  const std::int64_t scratch = std::max(plan.scratch_bytes, plan.forward_only_scratch_bytes);
+  Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1, plan.arenas, static_cast<std::size_t>(scratch)}, chunks,
+                    shape, {});
   const std::vector<HostBatch> batches(static_cast<std::size_t>(schedule.num_micro_batches), some_batch(2, 64));
   (void)executor.run_lane(lane, batches, 1.0, {});
   const auto used = executor.memory();
   EXPECT_EQ(static_cast<std::int64_t>(used.slots + used.kept + used.recompute), plan.activation_bytes);
   EXPECT_EQ(static_cast<std::int64_t>(used.scratch), plan.scratch_bytes);
-  const double states = static_cast<double>(plan.weight_bytes + plan.grad_bytes + plan.optimizer_bytes);
+  EXPECT_EQ(static_cast<std::int64_t>(r.store.bucket_bytes()), plan.bucket_bytes);
+  const double states = static_cast<double>(plan.weight_bytes + plan.grad_bytes + plan.bucket_bytes + plan.optimizer_bytes);
   EXPECT_NEAR((static_cast<double>(used.total()) + states) / static_cast<double>(plan.total()), 1, 0.02);
-  planned += plan.total();
+  // Validation: in the same scratch, more of it where logits and all a layer saves are more than a backward takes.
+  (void)executor.score(some_batch(2, 64));
+  EXPECT_EQ(static_cast<std::int64_t>(executor.memory().scratch), scratch);
+  EXPECT_EQ(static_cast<std::int64_t>(r.store.bucket_bytes()), plan.bucket_bytes);
+  planned += plan.total() - plan.scratch_bytes + scratch;
 }
 
 TEST_P(PlanOfStages, IsWhatEveryStageUses) {
@@ -141,12 +148,20 @@ TEST_P(PlanOfStages, IsWhatEveryStageUses) {
   options.max_position_embeddings = 64;
   int way = 0;
   for (const RecomputeSpec& recompute : recompute_ways()) {
+    if (c.zero > 0 && c.pp > 1 && way != 0 && way != 1 && way != 4 && way != 5) {  // many ranks: some of each kind
+      ++way;
+      continue;
+    }
     options.fp32_residual_connection = way % 3 == 2;
+    options.untie_embeddings_and_output_weights = c.zero == 0 || way % 2 == 0;
     const ModelSpec model = build_model(options, 500);
     SCOPED_TRACE("recompute " + std::to_string(way++));
     ParallelSpec parallel;
     parallel.pp = c.pp;
     parallel.vpp = c.vpp;
+    parallel.zero_stage = c.zero;
+    parallel.dp = c.zero > 0 ? 2 : 1;
+    parallel.v_shape = std::string(c.schedule).ends_with("-v");
     parallel.tp = recompute.distribute_saved ? 2 : 1;
     parallel.recompute = recompute;
     ScheduleSpec spec;
@@ -157,7 +172,7 @@ TEST_P(PlanOfStages, IsWhatEveryStageUses) {
     std::atomic<std::int64_t> planned{0};
     const std::size_t before = live_buffer_bytes();
     reset_peak_buffer_bytes();
-    test::on_ranks(c.pp * parallel.tp, [&](Communicator& world) {
+    test::on_ranks(parallel.world(), [&](Communicator& world) {
       expect_stage_as_planned(world, model, parallel, schedule, planned);
     });
     // And every buffer there was, counted where they are made.
@@ -168,10 +183,14 @@ TEST_P(PlanOfStages, IsWhatEveryStageUses) {
 INSTANTIATE_TEST_SUITE_P(Schedules, PlanOfStages,
                          testing::Values(Stages{1, 1, "1f1b"}, Stages{2, 1, "1f1b"}, Stages{4, 1, "1f1b"}, Stages{2, 2, "interleaved"},
                                          Stages{4, 2, "interleaved"}, Stages{2, 1, "zb-h1"}, Stages{4, 1, "zb-h1"}));
+INSTANTIATE_TEST_SUITE_P(Zero, PlanOfStages,
+                         testing::Values(Stages{1, 1, "1f1b", 1}, Stages{1, 1, "1f1b", 2}, Stages{2, 1, "1f1b", 3}, Stages{1, 1, "1f1b", 3},
+                                         Stages{2, 2, "interleaved", 3}, Stages{2, 1, "zb-h1", 2}, Stages{2, 1, "zb-h1", 3},
+                                         Stages{2, 2, "zb-v", 3}, Stages{2, 2, "zb-v", 2}));
 
 TEST(MemoryPlan, TheTotalAddsUp) {
-  const MemoryPlan plan{1, 2, 3, 10, 4, 40, 5, 6, {}, {}};
-  EXPECT_EQ(plan.total(), 1 + 2 + 3 + 40 + 5 + 6);
+  const MemoryPlan plan{1, 2, 3, 7, 10, 4, 40, 5, 9, 6, {}, {}};
+  EXPECT_EQ(plan.total(), 1 + 2 + 3 + 7 + 40 + 5 + 6);
 }
 
 }  // namespace

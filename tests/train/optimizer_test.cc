@@ -85,6 +85,20 @@ TEST_P(Rules, ResumeToTheBitAndInAnotherLayout) {
   }
 }
 
+// Two instances of two ranks: matrices are gathered inside one.
+TEST_P(Rules, LearnTheSameInSeveralOptimizerInstances) {
+  const TempDir dir;
+  auto o = options_of(dir, GetParam());
+  o.train_iters = 8;
+  const auto one = test::run_tiny(o, 1);
+  o = at(o, {2, 1, 4, "optim"});
+  o.parallel.optimizer_instances = 2;
+  const auto d = test::distance(one, test::run_tiny(o, 8));
+  const double scale = std::string(GetParam()) == "sgd" ? 1 : 10;
+  EXPECT_LE(d.loss, scale * test::kLossBound);
+  EXPECT_LE(d.grad_norm, scale * test::kNormBound);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Rules, testing::Values("sgd", "lion", "muon"));
 
 std::set<std::string> kinds_in(const std::filesystem::path& dir) {

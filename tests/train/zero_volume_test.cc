@@ -11,15 +11,18 @@ namespace {
 struct Case {
   int stage, dp, micro_batches;
   bool bf16 = false;  // weights and gradients
+  int instances = 1;  // of the optimizer: the dp ranks fall in so many parts
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << "Zero" << c.stage << "Dp" << c.dp << "MicroBatches" << c.micro_batches << (c.bf16 ? "Bf16" : "");
+  if (c.instances > 1) *out << "Instances" << c.instances;
 }
 
 TrainingOptions options_of(const test::TempDir& dir, const Case& c, std::int64_t steps) {
   auto o = test::tiny_options(dir);
   o.parallel.dp = c.dp;
+  o.parallel.optimizer_instances = c.instances;
   o.batch = {16, 2, 2 * c.dp * c.micro_batches};
   const char* strategies[] = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
   o.sharding_strategy = strategies[c.stage];
@@ -31,7 +34,7 @@ TrainingOptions options_of(const test::TempDir& dir, const Case& c, std::int64_t
 
 // Bytes rank 0 sent over dp in a run, and what it holds.
 struct Counted {
-  std::int64_t bytes = 0, padded = 0, params = 0;
+  std::int64_t bytes = 0, inside = 0, across = 0, padded = 0, params = 0;
 };
 
 Counted count(const Case& c, std::int64_t steps) {
@@ -50,10 +53,31 @@ Counted count(const Case& c, std::int64_t steps) {
     auto& log = logs[static_cast<std::size_t>(world->rank())];
     return comm::recording(std::move(world), log);
   });
-  for (const auto& row : logs[0].rows())
+  for (const auto& row : logs[0].rows()) {
     if (row.group == "dp-cp") counted.bytes += row.bytes_sent;
+    if (row.group == "intra-partial-dp-cp") counted.inside += row.bytes_sent;
+    if (row.group == "inter-partial-dp-cp") counted.across += row.bytes_sent;
+  }
   return counted;
 }
+
+// Hybrid sharding: what travelled over all of dp stays inside an instance, and a gradient's shard goes across once a step.
+class HybridVolume : public testing::TestWithParam<Case> {};
+
+TEST_P(HybridVolume, InsideIsThatOfAnInstanceAndAcrossIsOneSumOfAShard) {
+  const Case c = GetParam();
+  const Counted two = count(c, 2), three = count(c, 3);
+  const std::int64_t m = c.micro_batches, multiple[] = {2, 2, m + 1, 3 * m}, n = c.dp / c.instances;
+  EXPECT_EQ(three.inside - two.inside, multiple[c.stage] * three.padded * (n - 1) / n * 4);
+  const std::int64_t across = three.across - two.across, wanted = 2 * three.padded / n * (c.instances - 1) / c.instances * 4;
+  EXPECT_NEAR(static_cast<double>(across), static_cast<double>(wanted), 0.001 * static_cast<double>(wanted));
+  EXPECT_LE(three.bytes - two.bytes, 8 * (c.dp - 1) * 8) << "the count of tokens and the loss";
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, HybridVolume,
+                         testing::Values(Case{1, 4, 2, false, 2}, Case{2, 4, 4, false, 2}, Case{3, 4, 2, false, 2},
+                                         Case{1, 6, 1, false, 3}, Case{3, 2, 1, false, 2}),
+                         testing::PrintToStringParamName());
 
 class ZeroVolume : public testing::TestWithParam<Case> {};
 
