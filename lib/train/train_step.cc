@@ -154,6 +154,7 @@ void train_step(TrainingRun& run) {
   const auto batches =
       run.data.train->step(at.consumed_samples, global_batch, o.parallel.dp, run.groups.coordinate.dp);
   fetching.end();
+  if (run.hooks.on_batches) run.hooks.on_batches(at.iteration, batches);
   const double count = global_sum(run, unmasked(batches));
   if (count <= 0)
     throw Error(Code::data, fmt::format("no token of the batch at iteration {} has a loss", at.iteration), "",

@@ -21,6 +21,7 @@ namespace mt {
 struct TrainerHooks {
   std::function<void(std::vector<ParamSpec>&)> on_specs;  // a test plants a wrong table
   std::function<void(const char* phase, std::int64_t iteration)> on_phase;  // "forward-backward", "optimizer", "save", …
+  std::function<void(std::int64_t iteration, const std::vector<HostBatch>&)> on_batches;  // this rank's
   std::function<void(std::int64_t iteration, ParameterStore&)> after_backward;  // gradients are final
   std::function<void(std::int64_t iteration, double loss, double grad_norm)> after_step;
 };

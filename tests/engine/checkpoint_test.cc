@@ -103,6 +103,42 @@ TEST(Checkpoint, ShardedStatesOfEveryZeroStageComeBackBitwise) {
     }
 }
 
+// From layout to layout, each with another cut on every axis: at the end every byte is what it was.
+TEST(Checkpoint, AChainThroughLayoutsOfEveryAxisChangesNoBit) {
+  struct Layout {
+    int tp, pp, vpp, dp, stage, instances;
+    bool v_shape;
+  };
+  constexpr Layout chain[] = {{1, 2, 1, 1, 0, 1, false}, {2, 1, 1, 2, 1, 1, false}, {1, 2, 1, 2, 2, 1, false},
+                              {4, 1, 1, 2, 3, 2, false}, {2, 2, 2, 1, 0, 1, true},  {1, 4, 1, 2, 3, 1, false},
+                              {1, 1, 1, 4, 2, 2, false}, {2, 2, 2, 2, 1, 2, false}, {1, 2, 2, 3, 3, 3, true}};
+  for (const bool llama : {false, true}) {
+    const TemporaryDirectory dir;
+    ModelOptions options = test::small_options({llama, 8, 2, 1031});
+    options.num_layers = 4;
+    const ModelSpec model = build_model(options, 1031);
+    save_all(dir.path(), model, 1, 1, DType::bf16);
+    std::int64_t iteration = 7;
+    for (const Layout& l : chain) {
+      SCOPED_TRACE(fmt::format("tp {} pp {} vpp {} dp {} ZeRO {}", l.tp, l.pp, l.vpp, l.dp, l.stage));
+      ParallelSpec parallel = test::layout(l.tp, l.dp, false, l.stage);
+      parallel.pp = l.pp, parallel.vpp = l.vpp, parallel.optimizer_instances = l.instances, parallel.v_shape = l.v_shape;
+      test::on_ranks(parallel.world(), [&](Communicator& world) {
+        RankState r(world, model, parallel, DType::bf16);
+        const Reader reader(dir.path() / iteration_name(iteration));
+        load_training(reader, r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
+        save(dir.path(), world, r, iteration + 1);
+      });
+      ++iteration;
+    }
+    test::on_ranks(1, [&](Communicator& world) {
+      RankState r(world, model, {}, DType::bf16);
+      load_training(Reader(dir.path() / iteration_name(iteration)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
+      for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind;
+    });
+  }
+}
+
 TEST(Checkpoint, EveryByteIsWrittenOnceAndTheWorkIsShared) {
   const TemporaryDirectory dir;
   const ModelSpec model = model_of(true);
