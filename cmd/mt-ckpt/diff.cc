@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "mt-ckpt/commands.h"
 
 namespace mt {
@@ -37,13 +38,15 @@ int diff(const Arguments& a, bool json) {
   if (a.paths.size() != 2)
     throw Error(Code::usage, fmt::format("wanted two checkpoints, found {}", a.paths.size()), "", "see --help");
   const auto first = resolve_and_tell(a.paths[0], std::nullopt), second = resolve_and_tell(a.paths[1], std::nullopt);
-  std::int64_t tensors = 0, differ = 0;
+  std::int64_t tensors = 0, differ = 0, elements = 0, elements_differ = 0;
   double largest = 0;
   std::string first_name, largest_name;
   if (!json) cli::row({"tensor", "kind", "difference", "differ", "elements", "largest", "first_at"});
   // Hashes are compared too: a damaged file is told as damage, not as a difference.
   diff_checkpoints(Reader(first.dir), Reader(second.dir), a.kind.empty() ? DiffOptions{} : DiffOptions{{a.kind}}, [&](const TensorDifference& d) {
     ++tensors;
+    elements += d.num_elements;
+    if (compared(d)) elements_differ += d.num_differ;
     if (d.kind_of != TensorDifference::Kind::same) {
       ++differ;
       if (first_name.empty()) first_name = d.name;
@@ -63,9 +66,12 @@ int diff(const Arguments& a, bool json) {
                  {"largest", known ? Json(largest) : Json()},
                  {"first", first_name}, {"largest_in", largest_name}});
   else
-    cli::row({differ == 0 ? "equal" : "differs", fmt::format("{} of {} tensors differ", differ, tensors),
-              known ? fmt::format("largest absolute difference {:.9g}", largest) : "largest absolute difference -",
-              differ == 0 ? "-" : fmt::format("first {}, largest in {}", first_name, known ? largest_name : "-")});
+    // The fields of the header, over all tensors.
+    cli::row({"all", a.kind.empty() ? "-" : a.kind, differ == 0 ? "equal" : "differs", known ? std::to_string(elements_differ) : "-",
+              std::to_string(elements), known ? fmt::format("{:.9g}", largest) : "-", "-"});
+  if (differ > 0)
+    log::info("{} of {} tensors differ, first {}, largest difference in {}", differ, tensors, first_name,
+              known ? largest_name : "-");
   return differ == 0 ? 0 : static_cast<int>(Code::difference);
 }
 

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "ckpt/reader.h"
 #include "ckpt/verify.h"
+#include "layout/model_spec.h"
 #include "mt-ckpt/commands.h"
 
 namespace mt {
@@ -53,6 +54,48 @@ int list(const std::string& root, bool json) {
   return 0;
 }
 
+std::string plain(const Json& v) {
+  if (v.is_null() || (v.is_string() && v.get<std::string>().empty())) return "-";
+  return v.is_string() ? v.get<std::string>() : json_line(v);
+}
+
+// A row a fact. What a specification nests deeper is in --json alone.
+void print_facts(const std::string& prefix, const Json& facts) {
+  for (const auto& [key, value] : facts.items())
+    if (value.is_primitive()) cli::row({prefix + key, plain(value)});
+}
+
+// The sizes of a model under the names of the flags that set them; of a mixture the first layer of each kind speaks.
+void print_model(const Json& spec) {
+  const auto model = model_from_json(spec, "");
+  cli::row({"num_layers", std::to_string(model.num_layers())});
+  cli::row({"hidden_size", std::to_string(model.hidden)});
+  const auto& rows = model.decoder().rows;
+  const auto first = [&](RowKind kind) {
+    return std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.kind == kind; });
+  };
+  if (const auto r = first(RowKind::attention); r != rows.end()) {
+    cli::row({"num_attention_heads", std::to_string(r->attention.heads)});
+    cli::row({"num_query_groups", std::to_string(r->attention.kv_heads)});
+  }
+  for (const auto kind : {RowKind::ffn, RowKind::moe})
+    if (const auto r = first(kind); r != rows.end())
+      cli::row({kind == RowKind::ffn ? "ffn_hidden_size" : "moe_ffn_hidden_size", std::to_string(r->ffn.ffn_hidden)});
+  if (const auto r = first(RowKind::moe); r != rows.end()) cli::row({"num_experts", std::to_string(r->moe.experts)});
+  cli::row({"vocab_size", std::to_string(model.vocab_size)});
+  cli::row({"max_position_embeddings", std::to_string(model.max_positions)});
+}
+
+void print_head(const Json& head, const CheckpointMeta& meta) {
+  for (const auto& [key, value] : head.items())
+    if (key != "specs" && key != "training") cli::row({key, plain(value)});
+  const Json& specs = meta.specs;
+  if (specs.contains("model")) print_model(specs["model"]);
+  print_facts("", specs);
+  if (specs.contains("parallel")) print_facts("", specs["parallel"]);
+  print_facts("training.", meta.training);
+}
+
 int info(const Arguments& a, bool json) {
   const auto r = resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration);
   const auto m = read_manifest(r.dir);
@@ -62,7 +105,7 @@ int info(const Arguments& a, bool json) {
     if (t.kind == "weight") elements += num_elements(t.shape);
   for (const auto& f : m.files) file_bytes += f.bytes;
   const Json head = {{"path", r.dir.string()},
-                     {"format", format_name(CheckpointFormat::native)},
+                     {"format", "mt-checkpoint"},
                      {"iteration", m.meta.iteration},
                      {"consumed_samples", m.meta.consumed_samples},
                      {"version", m.meta.version},
@@ -76,9 +119,7 @@ int info(const Arguments& a, bool json) {
                      {"specs", m.meta.specs},
                      {"training", m.meta.training}};
   if (json) cli::object(head);
-  else
-    for (const auto& [key, value] : head.items())
-      cli::row({key, value.is_string() ? value.get<std::string>() : json_line(value)});
+  else print_head(head, m.meta);
   if (!a.tensors) return 0;
   if (!json) cli::row({"tensor", "kind", "dtype", "shape", "shards", "bytes"});
   for (const auto& t : m.tensors) {

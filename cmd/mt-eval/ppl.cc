@@ -1,6 +1,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "commands.h"
 #include "data/indexed_dataset.h"
@@ -30,7 +31,8 @@ std::vector<ScoredDocument> read_text(const Flags& f, const data::Tokenizer& tok
     reader.start(*chunk);
     for (auto step = reader.next(); step != data::RecordReader::Step::end; step = reader.next()) {
       if (step == data::RecordReader::Step::bad)
-        throw Error(Code::data, reader.fault().reason, fmt::format("{}:{}", chunk->file, reader.fault().line));
+        throw Error(Code::data, reader.fault().reason, fmt::format("{}:{}", chunk->file, reader.fault().line),
+                    reader.fault().hint("--json-key"));
       for (const auto text : reader.values()[0]) {
         ScoredDocument d;
         d.tokens = tokenizer.encode(text);
@@ -43,11 +45,23 @@ std::vector<ScoredDocument> read_text(const Flags& f, const data::Tokenizer& tok
   return out;
 }
 
+// Ids of another tokenizer mean other words.
+void require_same_tokenizer(const std::string& prefix, const std::string& fingerprint, const Session& session,
+                            const data::Tokenizer* tokenizer) {
+  const std::string of_model = session.meta().tokenizer;
+  const std::string wanted = !of_model.empty() ? of_model : tokenizer ? hash_text(tokenizer->fingerprint()) : "";
+  if (!fingerprint.empty() && !wanted.empty() && fingerprint != wanted)
+    throw Error(Code::config, fmt::format("the token file was made with another tokenizer ({}) than {} ({})", fingerprint,
+                                          of_model.empty() ? "the one given" : "the model was trained with", wanted),
+                prefix, "encode the text with the model's tokenizer");
+}
+
 // Documents of a token file; words and bytes are counted on the decoded text when a tokenizer is at hand.
-std::vector<ScoredDocument> read_tokens(const Flags& f, const data::Tokenizer* tokenizer,
+std::vector<ScoredDocument> read_tokens(const Flags& f, const Session& session, const data::Tokenizer* tokenizer,
                                         std::optional<std::int32_t>& start_id) {
   const data::IndexedDataset file(f.data_path);
   const auto origin = file.origin();
+  if (origin) require_same_tokenizer(file.prefix(), origin->fingerprint, session, tokenizer);
   if (origin && origin->eod) start_id = origin->eod;
   std::vector<ScoredDocument> out;
   for (std::int64_t d = 0; d < file.num_documents(); ++d) {
@@ -71,8 +85,8 @@ std::vector<ScoredDocument> read_tokens(const Flags& f, const data::Tokenizer* t
 Json result_json(const Perplexity& p) {
   Json j{{"documents", p.documents}, {"windows", p.windows},        {"window", p.window},
          {"stride", p.stride},       {"tokens", p.tokens},          {"unscored_tokens", p.unscored_tokens},
-         {"words", p.words},         {"bytes", p.bytes},            {"nll", p.nll},
-         {"token_ppl", p.token_ppl()}};
+         {"words", p.bytes > 0 ? Json(p.words) : Json()},           {"bytes", p.bytes > 0 ? Json(p.bytes) : Json()},
+         {"nll", p.nll},             {"token_ppl", p.token_ppl()}};
   if (p.words > 0) j["word_ppl"] = p.word_ppl();
   if (p.bytes > 0) {
     j["byte_ppl"] = p.byte_ppl();
@@ -96,7 +110,7 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
     if (!f.model.tokenizer.model.empty() || !f.model.tokenizer.vocab_file.empty() ||
         f.model.tokenizer.type == "ByteTokenizer")
       tokenizer = tokenizer_for(f.model, session);
-    documents = read_tokens(f, tokenizer.get(), options.start_id);
+    documents = read_tokens(f, session, tokenizer.get(), options.start_id);
   }
   const Perplexity p = perplexity(session, documents, options);
   if (world.rank() != 0) return 0;
@@ -108,9 +122,12 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
   if (json) {
     cli::object(j);
   } else {
-    for (const auto& [key, value] : j.items()) cli::row({key, value.is_string() ? value.get<std::string>() : value.dump()});
+    for (const auto& [key, value] : j.items()) cli::row({key, value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump()});
   }
-  f.model.registry.record(start, seconds, j);
+  Json event = {{"event", "evaluation"}, {"name", "perplexity"}};
+  for (const auto& [key, value] : j.items())
+    if (!value.is_null()) event[key] = value;
+  f.model.registry.record(start, seconds, j, {event});
   return 0;
 }
 

@@ -14,7 +14,7 @@ void InputFlags::add(OptionTable& table) {
   table.add("input-format", format, "F", "auto goes by the ending: .jsonl .json .ndjson, .txt .text; - is jsonl")
       .choices = {"auto", "jsonl", "text"};
   table.add("document-separator", separator, "S",
-            "text: documents end at S (\\n and \\t are understood); without it a file is one document");
+            "text: documents end at S (\\n, \\t and \\\\ are understood); without it a file is one document");
 }
 
 data::TextSourceOptions InputFlags::options() const {
@@ -27,6 +27,8 @@ data::TextSourceOptions InputFlags::options() const {
   for (std::size_t i = 0; i < separator.size(); ++i) {
     const bool escape = separator[i] == '\\' && i + 1 < separator.size();
     const char next = escape ? separator[++i] : separator[i];
+    if (escape && next != 'n' && next != 't' && next != '\\')
+      throw Error(Code::usage, fmt::format("'\\{}' is no escape: \\n, \\t and \\\\ are", next), "--document-separator");
     options.document_separator += !escape ? next : next == 'n' ? '\n' : next == 't' ? '\t' : next;
   }
   return options;

@@ -1,10 +1,14 @@
+#include <chrono>
+
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "commands.h"
 #include "data/bpe_trainer.h"
 #include "data/output_check.h"
 #include "data/tokenizer_json.h"
+#include "options/registry_options.h"
 
 namespace mt::preprocess {
 
@@ -17,6 +21,7 @@ struct Flags {
   int vocab_size = 32000;
   std::int64_t min_frequency = 0;
   bool force = false;
+  options::RegistryFlag registry;
 };
 
 // Read every document into the trainer.   gives  how many there were
@@ -32,7 +37,8 @@ std::int64_t read_documents(const Flags& flags, data::BpeTrainer& trainer) {
       if (step == data::RecordReader::Step::bad) {
         const data::BadRecord& fault = reader.fault();
         const std::string column = fault.column > 0 ? fmt::format(":{}", fault.column) : "";
-        throw Error(Code::data, fault.reason, fmt::format("{}:{}{}", chunk->file, fault.line, column));
+        throw Error(Code::data, fault.reason, fmt::format("{}:{}{}", chunk->file, fault.line, column),
+                    fault.hint("--json-keys"));
       }
       for (const auto& texts : reader.values()) {
         for (const std::string_view text : texts) trainer.add(text);
@@ -45,12 +51,15 @@ std::int64_t read_documents(const Flags& flags, data::BpeTrainer& trainer) {
   return documents;
 }
 
-int train(const Flags& flags, bool json) {
+int train(const Flags& flags, const Json& start, bool json) {
+  const auto begun = std::chrono::steady_clock::now();
   if (flags.output.empty()) throw Error(Code::usage, "no output given", "--output");
   data::require_distinct(flags.json_keys, "--json-keys");
   data::BpeTrainer trainer({flags.vocab_size, flags.min_frequency, flags.special});
   const data::OutputFiles files{flags.input.options().inputs, {flags.output}, flags.force};
   data::check_outputs(files);
+  const auto lock = FileLock::try_lock(flags.output + ".lock", true);
+  if (!lock) throw Error(Code::io, "another process is writing there", flags.output, "wait for it, or choose another name");
   data::remove_stale_temporaries(files);
   const std::int64_t documents = read_documents(flags, trainer);
   if (trainer.num_pieces() == 0) {
@@ -62,21 +71,21 @@ int train(const Flags& flags, bool json) {
     bpe = trainer.train([&progress](std::int64_t n) { progress.update(static_cast<std::uint64_t>(n)); });
     progress.finish();
   }
-  data::write_tokenizer_json(flags.output, bpe);
+  data::write_tokenizer_json(flags.output, bpe, flags.force);
   log::info("{}, {} ({} distinct), {} of {} tokens, {}", counted(documents, "document"),
             counted(trainer.num_pieces(), "piece"), trainer.num_distinct_pieces(), bpe.tokens.size(), flags.vocab_size,
             counted(static_cast<std::int64_t>(bpe.merges.size()), "merge"));
   if (bpe.tokens.size() < static_cast<std::size_t>(flags.vocab_size)) {
     log::warn("the text gives {} tokens, {} were asked", bpe.tokens.size(), flags.vocab_size);
   }
-  if (json) {
-    cli::object({{"documents", documents},
-                 {"pieces", trainer.num_pieces()},
-                 {"distinct_pieces", trainer.num_distinct_pieces()},
-                 {"tokens", bpe.tokens.size()},
-                 {"merges", bpe.merges.size()},
-                 {"output", flags.output}});
-  }
+  const Json result = {{"documents", documents},
+                       {"pieces", trainer.num_pieces()},
+                       {"distinct_pieces", trainer.num_distinct_pieces()},
+                       {"tokens", bpe.tokens.size()},
+                       {"merges", bpe.merges.size()},
+                       {"output", flags.output}};
+  if (json) cli::object(result);
+  flags.registry.record(start, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), result);
   return 0;
 }
 
@@ -93,7 +102,10 @@ Run build_train_tokenizer(OptionTable& table, const cli::Shared& shared) {
   table.add("vocab-size", flags->vocab_size, "N", "tokens wanted, the 256 bytes and the special tokens included");
   table.add("min-frequency", flags->min_frequency, "N", "pairs seen less often are not merged");
   table.add("special-token", flags->special, "S", "control tokens, ids from 0 on").multiple = true;
-  return [flags, &shared] { return train(*flags, shared.json); };
+  flags->registry.add(table);
+  return [flags, &shared, &table] {
+    return train(*flags, options::RegistryFlag::start("mt-preprocess train-tokenizer", table), shared.json);
+  };
 }
 
 }  // namespace mt::preprocess

@@ -1,7 +1,6 @@
 // mt-runs: look at the registry of runs, and rebuild it from event files.
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "base/cli.h"
@@ -16,15 +15,13 @@ namespace mt {
 namespace {
 
 using Made = std::function<int()>;
-using runs::Arguments;
-
-std::string loss_text(const std::optional<double>& loss) { return loss ? fmt::format("{:.6f}", *loss) : "-"; }
-std::string value_text(const Json& v) { return v.is_string() ? v.get<std::string>() : json_line(v); }
+using runs::Arguments, runs::iteration_text, runs::loss_text, runs::value_text;
 
 Json summary_json(const RunSummary& r) {
   Json j = {{"run_id", r.run_id}, {"tool", r.tool},     {"version", r.version}, {"host", r.host},
             {"started", r.started}, {"ended", r.ended}, {"status", r.status},   {"starts", r.starts},
-            {"steps", r.steps},   {"last_iteration", r.last_iteration}};
+            {"steps", r.steps}};
+  j["last_iteration"] = r.last_iteration >= 0 ? Json(r.last_iteration) : Json();
   j["last_loss"] = r.last_loss ? Json(*r.last_loss) : Json();
   j["checkpoints"] = r.checkpoints;
   j["evaluations"] = r.evaluations;
@@ -41,7 +38,7 @@ int list(const Arguments& a, bool json) {
     if (json) cli::object(summary_json(r));
     else
       cli::row({r.run_id, r.started, r.tool, r.status, std::to_string(r.starts),
-                r.last_iteration < 0 ? "-" : std::to_string(r.last_iteration), loss_text(r.last_loss),
+                iteration_text(r.last_iteration), loss_text(r.last_loss),
                 std::to_string(r.checkpoints), std::to_string(r.evaluations), r.host, r.source});
   }
   return 0;
@@ -68,44 +65,6 @@ int show(const Arguments& a, bool json) {
   for (const auto& j : d.plans) cli::row({"plan", json_line(j)});
   if (a.steps)
     for (const auto& j : d.steps) cli::row({"step", json_line(j)});
-  return 0;
-}
-
-// One row a fact, one column a run; options that are equal in all runs are left out unless asked for.
-int compare(const Arguments& a, bool json) {
-  if (a.words.size() < 2) throw Error(Code::usage, "wanted two or more runs", "", "see mt-runs list");
-  const auto index = RunIndex::open_for_reading(a.registry);
-  std::vector<RunSummary> runs;
-  for (const auto& w : a.words) runs.push_back(index.find(w));
-  std::vector<std::pair<std::string, std::vector<std::string>>> rows;
-  const auto add = [&](const std::string& name, const std::function<std::string(const RunSummary&)>& value, bool always) {
-    std::vector<std::string> values;
-    for (const auto& r : runs) values.push_back(value(r));
-    const bool equal = std::all_of(values.begin(), values.end(), [&](const auto& v) { return v == values[0]; });
-    if (always || a.all || !equal) rows.emplace_back(name, std::move(values));
-  };
-  add("run_id", [](const auto& r) { return r.run_id; }, true);
-  add("status", [](const auto& r) { return r.status; }, true);
-  add("last_iteration", [](const auto& r) { return std::to_string(r.last_iteration); }, true);
-  add("last_loss", [](const auto& r) { return loss_text(r.last_loss); }, true);
-  add("tool", [](const auto& r) { return r.tool; }, false);
-  add("version", [](const auto& r) { return r.version; }, false);
-  add("host", [](const auto& r) { return r.host; }, false);
-  std::map<std::string, bool> names;
-  for (const auto& r : runs)
-    for (const auto& [key, value] : r.options.items()) names[key] = true;
-  for (const auto& [name, unused] : names)
-    add("option " + name,
-        [&, &key = name](const auto& r) { return r.options.contains(key) ? value_text(r.options[key]) : std::string("-"); },
-        false);
-  for (const auto& [name, values] : rows) {
-    if (json) cli::object({{"fact", name}, {"values", values}});
-    else {
-      std::vector<std::string> line{name};
-      line.insert(line.end(), values.begin(), values.end());
-      cli::row(line);
-    }
-  }
   return 0;
 }
 
@@ -172,7 +131,7 @@ int main(int argc, char** argv) {
                     t.positional(a.words, "RUN", "a run_id, the beginning of one, or 'last'");
                     t.add("steps", a.steps, "", "every step's event too");
                   }),
-      mt::command("compare", "what differs between runs", mt::compare,
+      mt::command("compare", "what differs between runs", mt::runs::compare,
                   [](OptionTable& t, Arguments& a) {
                     t.positional(a.words, "RUN...", "two or more runs");
                     t.add("all", a.all, "", "options that are equal too");

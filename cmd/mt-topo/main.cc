@@ -61,11 +61,13 @@ int print_groups(GroupFlags f, bool json) {
   check_degrees(f.parallel, f.world);
   if (f.ranks_per_host && *f.ranks_per_host < 1)
     throw mt::Error(mt::Code::usage, fmt::format("{} is less than 1", *f.ranks_per_host), "--ranks-per-host");
-  bool found = f.only.empty();
+  const auto names = mt::group_names(f.parallel);
+  if (!f.only.empty() && std::find(names.begin(), names.end(), f.only) == names.end())
+    throw mt::Error(mt::Code::usage, fmt::format("there is no group '{}'", f.only), "--group");
   const mt::Placement placement = mt::place(f.parallel);
-  for (const auto& name : mt::group_names(f.parallel)) {
+  if (!json) mt::cli::part(f.ranks_per_host ? "group\tranks\thosts\n" : "group\tranks\n");
+  for (const auto& name : names) {
     if (!f.only.empty() && name != f.only) continue;
-    found = true;
     for (const auto& ranks : mt::named_groups(placement, name).groups) {
       const int hosts = f.ranks_per_host ? hosts_of(ranks, *f.ranks_per_host) : 0;
       if (json) {
@@ -80,7 +82,6 @@ int print_groups(GroupFlags f, bool json) {
       mt::cli::part(line + "\n");
     }
   }
-  if (!found) throw mt::Error(mt::Code::usage, fmt::format("there is no group '{}'", f.only), "--group");
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -101,8 +102,20 @@ void print_text(const Schedule& s, const LaneTimes& timeline, const ScheduleRepo
   std::fwrite(out.data(), 1, out.size(), stdout);
 }
 
+// What is written takes the place of a drawing, or of nothing.   fails  Error{config}
+void require_no_other_file(const std::string& svg) {
+  std::error_code ec;
+  if (!fs::is_regular_file(svg, ec) || fs::file_size(svg, ec) == 0) return;
+  char head[512] = {};
+  std::ifstream(svg, std::ios::binary).read(head, sizeof head - 1);
+  const std::string text = head;
+  if (text.rfind("<svg", 0) != 0 && !(text.rfind("<?xml", 0) == 0 && text.find("<svg") != std::string::npos))
+    throw Error(Code::config, "what is there is no SVG, and one would overwrite it", svg, "name another --svg");
+}
+
 int run_schedule(const ScheduleFlags& f, bool json) {
   const Durations durations = durations_of(f.cost);
+  if (!f.svg.empty()) require_no_other_file(f.svg);
   if (f.receive_ahead && (*f.receive_ahead < 0 || *f.receive_ahead > 65536))
     throw Error(Code::usage, fmt::format("{} acts", *f.receive_ahead), "--receive-ahead", "0 or more");
   Schedule s = schedule_of(f, durations);

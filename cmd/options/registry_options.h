@@ -5,6 +5,8 @@
 // Needs the table to outlive the flag's use. Tests: tests/cli/.
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/cli.h"
 #include "base/options.h"
@@ -26,13 +28,16 @@ struct RegistryFlag {
     return run_event(tool, cli::version(), table.resolved());
   }
 
-  // Record a finished run, with `result` in its end event. Never fails: a registry warns.
-  void record(const Json& start, double seconds, const Json& result) const {
+  // Record a finished run, with `result` in its end event and `events` between. Never fails: a registry warns.
+  void record(const Json& start, double seconds, const Json& result, const std::vector<Json>& events = {}) const {
     Json end = end_event("done", seconds);
     for (const auto& [key, value] : result.items()) {
       if (!end.contains(key)) end[key] = value;
     }
-    RunIndex::open(file).record({start, end});
+    std::vector<Json> all{start};
+    all.insert(all.end(), events.begin(), events.end());
+    all.push_back(std::move(end));
+    RunIndex::open(file).record(all);
   }
 };
 

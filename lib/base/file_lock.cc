@@ -29,11 +29,9 @@ int opened(const fs::path& path, int flags, mode_t mode) {
 
 std::optional<FileLock> FileLock::try_lock(const fs::path& path, bool remove) {
   for (;;) {
-    int fd = opened(path, O_RDWR | O_CREAT | O_EXCL, 0644);
-    const bool made = fd >= 0;
-    if (!made && errno == EEXIST) fd = opened(path, O_RDWR | O_CREAT, 0644);
+    const int fd = opened(path, O_RDWR | O_CREAT, 0644);
     if (fd < 0) throw Error(Code::io, "cannot lock: " + errno_text(errno), path.string());
-    FileLock lock(made && remove ? path : fs::path(), fd);
+    FileLock lock(remove ? path : fs::path(), fd);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       lock.remove_.clear();
       return std::nullopt;

@@ -15,7 +15,7 @@ namespace mt {
 class FileLock {
  public:
   // Make or open `path` and lock it, without waiting.
-  //   remove  the file goes with the lock if this call made it
+  //   remove  the file goes with the lock
   //   gives   nothing when another process holds it. Where the file system has no locks, the lock is nobody's and is given
   //   fails   Error{io}: cannot be made
   static std::optional<FileLock> try_lock(const fs::path& path, bool remove);

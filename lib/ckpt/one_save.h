@@ -10,7 +10,7 @@
 
 namespace mt {
 
-// The same lock as a run's SaveLock, so neither writes while the other does. Its file goes again if it was not there.
+// The same lock as a run's SaveLock, so neither writes while the other does. Its file goes again.
 class OneSave {
  public:
   // Makes the directory and locks it.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -31,6 +32,7 @@ struct Encoded {
 struct Fault {
   std::string reason, where;
   std::string raw;
+  std::string hint;
 };
 
 struct ChunkResult {
@@ -80,7 +82,8 @@ class ChunkEncoder {
       std::string where = fmt::format("{}:{}", chunk.file, fault.line);
       if (column > 0) where += fmt::format(":{}", column);
       const bool keep_raw = !job_.rejects.empty() && step != RecordReader::Step::record;
-      result.faults.push_back({reason, where, keep_raw ? std::string(fault.raw) : std::string()});
+      result.faults.push_back({reason, where, keep_raw ? std::string(fault.raw) : std::string(),
+                               step == RecordReader::Step::record ? "" : fault.hint("--json-keys")});
       if (job_.on_bad == OnBadRecord::stop) break;
     }
     result.blank_lines = reader_.blank_lines() - blank_before;
@@ -252,7 +255,8 @@ class Committer {
     if (result.failure) std::rethrow_exception(result.failure);
     for (const Fault& fault : result.faults) {
       if (job_.on_bad == OnBadRecord::stop) {
-        throw Error(Code::data, fault.reason, fault.where, "--on-error skip leaves such records out and counts them");
+        throw Error(Code::data, fault.reason, fault.where,
+                    fault.hint.empty() ? "--on-error skip leaves such records out and counts them" : fault.hint);
       }
       if (rejects_ && !fault.raw.empty()) {
         rejects_->write(fault.raw.data(), fault.raw.size());
@@ -296,7 +300,11 @@ class Committer {
       log::warn("{}: no token in {} documents, every '{}' is empty; nothing can be trained on it", report_.prefixes[k],
                 report_.documents, job_.keys[k]);
     }
-    if (rejects_) rejects_->commit();
+    if (rejects_) {
+      rejects_->finish();
+      if (job_.force) rejects_->publish();
+      else publish_new(*rejects_, job_.rejects);
+    }
     for (const auto& writer : writers_) writer->commit(origin);
   }
 

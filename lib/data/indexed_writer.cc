@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/json.h"
 #include "data/indexed_dataset.h"
 
@@ -70,19 +71,29 @@ std::span<const std::byte> bytes_of_value(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
+// Two writers of one prefix would pair the tokens of one with the index of the other.
+FileLock lock_of(const std::string& prefix) {
+  const fs::path path = prefix + ".lock";
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (!fs::is_directory(parent)) throw Error(Code::io, "no such directory for the output", parent.string());
+  auto lock = FileLock::try_lock(path, true);
+  if (!lock)
+    throw Error(Code::io, "another process is writing this token file", prefix, "wait for it, or choose another --output-prefix");
+  return std::move(*lock);
+}
+
 void refuse_existing(const std::string& prefix, bool force) {
   for (const fs::path& path : {bin_path(prefix), idx_path(prefix), sidecar_path(prefix)}) {
     if (!force && fs::exists(path)) {
       throw Error(Code::io, "exists already", path.string(), "--force overwrites, or choose another --output-prefix");
     }
   }
-  const fs::path parent = bin_path(prefix).has_parent_path() ? bin_path(prefix).parent_path() : fs::path(".");
-  if (!fs::is_directory(parent)) throw Error(Code::io, "no such directory for the output", parent.string());
 }
 
 }  // namespace
 
 struct IndexedWriter::State {
+  std::optional<FileLock> lock;
   std::string prefix;
   TokenType type;
   bool force;
@@ -104,11 +115,15 @@ struct IndexedWriter::State {
     buffer.clear();
   }
   void write_index(OutputFile& idx);
+  void replace(OutputFile& idx, const std::string& sidecar);
+  void add_new(const OutputFile& idx, const std::string& sidecar);
 };
 
 IndexedWriter::IndexedWriter(std::string prefix, TokenType type, bool force) {
+  FileLock lock = lock_of(prefix);
   refuse_existing(prefix, force);
   state_ = std::make_unique<State>(std::move(prefix), type, force);
+  state_->lock.emplace(std::move(lock));
 }
 
 IndexedWriter::~IndexedWriter() = default;
@@ -211,6 +226,47 @@ void IndexedWriter::State::write_index(OutputFile& idx) {
   documents.replay([&](std::span<const std::byte> block) { idx.write(block.data(), block.size()); });
 }
 
+void IndexedWriter::State::replace(OutputFile& idx, const std::string& sidecar) {
+  if (fs::exists(idx_path(prefix))) {  // no moment may pair the old index with the new tokens
+    std::error_code error;
+    fs::remove(idx_path(prefix), error);
+    if (error) throw Error(Code::io, "cannot remove: " + error.message(), idx_path(prefix).string());
+    fsync_directory(idx_path(prefix).has_parent_path() ? idx_path(prefix).parent_path() : fs::path("."));
+  }
+  bin.publish();
+  if (!sidecar.empty()) {
+    write_file_atomic(sidecar_path(prefix), sidecar);
+  } else {
+    std::error_code error;
+    fs::remove(sidecar_path(prefix), error);
+  }
+  idx.publish();
+}
+
+// Files of these names that appeared meanwhile stay as they are; what of ours had its name already goes again.
+void IndexedWriter::State::add_new(const OutputFile& idx, const std::string& sidecar) {
+  refuse_existing(prefix, false);
+  std::vector<fs::path> ours;
+  const auto name = [&ours](const OutputFile& file, const fs::path& path) {
+    publish_new(file, path);
+    ours.push_back(path);
+  };
+  try {
+    name(bin, bin_path(prefix));
+    if (!sidecar.empty()) {
+      OutputFile file(sidecar_path(prefix));
+      file.write(sidecar.data(), sidecar.size());
+      file.finish();
+      name(file, sidecar_path(prefix));
+    }
+    name(idx, idx_path(prefix));
+  } catch (...) {
+    std::error_code error;
+    for (const fs::path& path : ours) fs::remove(path, error);
+    throw;
+  }
+}
+
 void IndexedWriter::commit(const std::optional<TokenFileOrigin>& origin) {
   State& s = *state_;
   s.flush();
@@ -218,13 +274,7 @@ void IndexedWriter::commit(const std::optional<TokenFileOrigin>& origin) {
   OutputFile idx(idx_path(s.prefix));
   s.write_index(idx);
   idx.finish();
-  if (s.force && fs::exists(idx_path(s.prefix))) {  // no moment may pair the old index with the new tokens
-    std::error_code error;
-    fs::remove(idx_path(s.prefix), error);
-    if (error) throw Error(Code::io, "cannot remove: " + error.message(), idx_path(s.prefix).string());
-    fsync_directory(idx_path(s.prefix).has_parent_path() ? idx_path(s.prefix).parent_path() : fs::path("."));
-  }
-  s.bin.publish();
+  std::string sidecar;
   if (origin) {
     Json j{{"tokenizer_type", origin->tokenizer_type},
            {"tokenizer_fingerprint", origin->fingerprint},
@@ -235,12 +285,10 @@ void IndexedWriter::commit(const std::optional<TokenFileOrigin>& origin) {
            {"sequences", s.num_sequences},
            {"tokens", s.num_tokens}};
     if (origin->eod) j["eod"] = *origin->eod;
-    write_file_atomic(sidecar_path(s.prefix), j.dump(2) + "\n");
-  } else if (s.force) {
-    std::error_code error;
-    fs::remove(sidecar_path(s.prefix), error);
+    sidecar = j.dump(2) + "\n";
   }
-  idx.publish();
+  if (s.force) s.replace(idx, sidecar);
+  else s.add_new(idx, sidecar);
 }
 
 }  // namespace mt::data

@@ -76,7 +76,14 @@ RecordReader::Step RecordReader::bad(std::string reason, std::int64_t column, st
   fault_.reason = std::move(reason);
   fault_.column = column;
   fault_.raw = raw;
+  fault_.likely = BadRecord::Likely::nothing;
   return Step::bad;
+}
+
+std::string BadRecord::hint(const std::string& key_flag) const {
+  if (likely == Likely::plain_text) return "plain text wants --input-format text";
+  if (likely == Likely::other_key) return key_flag + " names the field of the text";
+  return "";
 }
 
 RecordReader::Step RecordReader::next_line() {
@@ -99,7 +106,10 @@ RecordReader::Step RecordReader::take_json(std::string_view line) {
   if (const auto error = parser_->parser.parse(line.data(), line.size(), false).get(root)) {
     const Diagnosis d = diagnose(line, simdjson::error_message(error));
     if (line.starts_with('[')) return bad(d.reason + " (a JSON array? wanted one object a line)", d.column, line);
-    return bad(d.reason, d.column, line);
+    const bool at_start = fault_.line == 1 && !line.starts_with('{');
+    bad(d.reason, d.column, line);
+    if (at_start) fault_.likely = BadRecord::Likely::plain_text;
+    return Step::bad;
   }
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) {
@@ -119,7 +129,9 @@ RecordReader::Step RecordReader::take_json(std::string_view line) {
     if (!found) {
       std::string keys;
       for (const auto& [key, member] : object) keys += fmt::format("{}'{}'", keys.empty() ? "" : ", ", key);
-      return bad(fmt::format("no key '{}': the keys are {}", keys_[k], keys.empty() ? "none" : keys), 0, line);
+      bad(fmt::format("no key '{}': the keys are {}", keys_[k], keys.empty() ? "none" : keys), 0, line);
+      if (!keys.empty()) fault_.likely = BadRecord::Likely::other_key;
+      return Step::bad;
     }
     std::string_view text;
     dom::array list;

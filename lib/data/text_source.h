@@ -68,6 +68,10 @@ struct BadRecord {
   std::int64_t line = 0;
   std::int64_t column = 0;  // byte in the line, from 1; 0: the whole line
   std::string_view raw;     // the line without its LF
+  enum class Likely { nothing, plain_text, other_key } likely = Likely::nothing;
+
+  // What to do about it, "" where nothing is likely.   key_flag  the tool's flag for the field, "--json-keys"
+  std::string hint(const std::string& key_flag) const;
 };
 
 // A document: for each wanted key the strings of its value (a string is one, a list of strings is several).

@@ -61,13 +61,18 @@ void read_vocab(const JsonFile& file, const dom::element& vocab, Spelling spelli
 std::vector<AddedToken> read_added_tokens(const JsonFile& file, Spelling spelling, TokenTable& tokens,
                                           std::vector<Id>* only) {
   std::vector<AddedToken> all;
+  dom::element list;
+  if (!member(file.root, "added_tokens", list)) return all;
   dom::array added;
-  if (file.root["added_tokens"].get(added) != simdjson::SUCCESS) return all;
+  if (list.get(added) != simdjson::SUCCESS) file.broken("added_tokens: wanted an array");
   std::set<std::string> seen;
   for (const dom::element& e : added) {
     AddedToken token;
     std::int64_t id = -1;
-    token.content = text_or(e, "content", "");
+    std::string_view content;
+    if (!e.is_object() || e["content"].get(content) != simdjson::SUCCESS)
+      file.broken("added_tokens: wanted objects with a text as content");
+    token.content = content;
     if (token.content.empty() || !seen.insert(token.content).second) continue;
     if (e["id"].get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
       file.broken(fmt::format("added token '{}': wanted an id", token.content));

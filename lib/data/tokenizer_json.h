@@ -32,7 +32,9 @@ std::unique_ptr<Tokenizer> load_gpt2_bpe(const TokenizerSpec& spec);
 //   fails  Error{data}: one of [UNK] [SEP] [CLS] is not there
 std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower_case);
 
-// Write what a trainer learned, readable by load_tokenizer_json and by Hugging Face's library.   fails  Error{io}
-void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe);
+// Write what a trainer learned, readable by load_tokenizer_json and by Hugging Face's library.
+//   replace  a file that is there; else one that is there by now is Error{io} and stays
+//   fails    Error{io}
+void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe, bool replace = true);
 
 }  // namespace mt::data

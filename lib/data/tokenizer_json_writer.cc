@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "base/files.h"
+#include "base/file_lock.h"
 #include "base/json.h"
 #include "data/byte_level_bpe.h"
 #include "data/tokenizer_json.h"
@@ -19,7 +19,7 @@ Json byte_level(bool add_prefix_space) {
 }  // namespace
 
 // The large objects are streamed: an ordered JSON object of a whole vocabulary would be searched for each insertion.
-void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe) {
+void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& bpe, bool replace) {
   Json added = Json::array();
   for (std::size_t id = 0; id < bpe.special.size(); ++id) {
     added.push_back({{"id", id},
@@ -50,7 +50,11 @@ void write_tokenizer_json(const std::filesystem::path& path, const TrainedBpe& b
                        json_text(spelled(static_cast<std::size_t>(m.right))));
   }
   out += "\n    ]\n  }\n}\n";
-  write_file_atomic(path, out);
+  OutputFile file(path);
+  file.write(out.data(), out.size());
+  file.finish();
+  if (replace) file.publish();
+  else publish_new(file, path);
 }
 
 }  // namespace mt::data

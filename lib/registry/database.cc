@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 
 namespace mt {
 namespace {
@@ -54,12 +55,36 @@ bool is_local_disk(const fs::path& directory) {
   return !is_network_file_system(static_cast<std::uint64_t>(st.f_type));
 }
 
+namespace {
+
+// A registry that no writer has open is whole in its one file. As such it is opened, so that looking leaves nothing beside
+// it and works where nothing can be written; else SQLite's own files beside it are read too.
+int open_to_look(const fs::path& file, sqlite3** db) {
+  std::string uri = "file:";
+  for (const char c : fs::absolute(file).string())
+    uri += c == '?' || c == '#' || c == '%' ? fmt::format("%{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
+  uri += "?immutable=1";
+  std::error_code ec;
+  if (!fs::exists(file.string() + "-wal", ec) && !fs::exists(file.string() + "-journal", ec))
+    return ::sqlite3_open_v2(uri.c_str(), db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
+  const int code = ::sqlite3_open_v2(file.c_str(), db, SQLITE_OPEN_READONLY, nullptr);
+  const auto readable = [db] { return ::sqlite3_exec(*db, "SELECT count(*) FROM sqlite_master", nullptr, nullptr, nullptr); };
+  if (code != SQLITE_OK || readable() != SQLITE_CANTOPEN) return code;
+  // What a killed writer left cannot be taken in where nothing may be written; all that was put in place can be seen.
+  log::warn("registry {}: what its last writer left in {}-wal is not seen from here", file.string(), file.filename().string());
+  ::sqlite3_close(*db);
+  return ::sqlite3_open_v2(uri.c_str(), db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
+}
+
+}  // namespace
+
 Database::Database(const fs::path& file, Mode mode, int wait_ms) : file_(file) {
   std::error_code ec;
   if (fs::exists(file, ec) && !fs::is_regular_file(file, ec))  // reading a pipe would wait for its other end
     throw Error(Code::io, "a registry is a regular file, this is none", file.string());
-  const int flags = mode == Mode::record ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-  const int code = ::sqlite3_open_v2(file.c_str(), &db_, flags, nullptr);
+  const int code = mode == Mode::look
+                       ? open_to_look(file, &db_)
+                       : ::sqlite3_open_v2(file.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
   try {
     if (code != SQLITE_OK) fail(code);
     wait(wait_ms);

@@ -22,7 +22,8 @@ bool is_network_file_system(std::uint64_t statfs_type);
 class Database {
  public:
   enum class Mode { record, look };
-  // Open; with Mode::record create tables and choose the journal.
+  // Open; with Mode::record create tables and choose the journal. Mode::look writes nothing, also not beside the file,
+  // unless a writer has it open or was killed.
   //   fails  Error{io}; Error{corrupt} when it is no registry or of a newer version
   Database(const std::filesystem::path& file, Mode mode, int wait_ms);
   ~Database();

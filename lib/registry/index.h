@@ -48,7 +48,7 @@ class RunIndex {
   //   fails  Error{io}; Error{corrupt} not a registry, or of a newer version
   static RunIndex open_or_fail(const std::filesystem::path& file);
 
-  // Open an existing registry to look at it; nothing is written.
+  // Open an existing registry to look at it; nothing is written, and nothing need be writable.
   //   fails  Error{io} missing or unreadable; Error{corrupt} not a registry, or of a newer version
   static RunIndex open_for_reading(const std::filesystem::path& file);
 

@@ -51,11 +51,20 @@ std::int64_t mock_sample(std::int64_t ordinal, std::int64_t vocab, std::span<std
   return static_cast<std::int64_t>(out.size());
 }
 
-std::vector<std::string> fingerprints(const DataOptions& o) {
-  std::vector<std::string> out;
-  for (const auto& prefix : prefixes_of(o))
-    if (const auto origin = data::IndexedDataset(prefix).origin()) out.push_back(origin->fingerprint);
-  return out;
+// The tokenizer that made the token files, "" when none says; all that say one say the same, in whichever set.
+std::string fingerprint_of(const DataOptions& o) {
+  std::string found, first;
+  for (const auto& prefix : prefixes_of(o)) {
+    const auto origin = data::IndexedDataset(prefix).origin();
+    if (!origin || origin->fingerprint.empty()) continue;
+    if (!found.empty() && origin->fingerprint != found)
+      throw Error(Code::config, fmt::format("{} and {} were made by different tokenizers, {} and {}: one id means two things",
+                                            first, prefix, found, origin->fingerprint),
+                  "--data-path", "encode both with one tokenizer");
+    found = origin->fingerprint;
+    if (first.empty()) first = prefix;
+  }
+  return found;
 }
 
 // A tokenizer given beside token files must be the one that made them.
@@ -221,6 +230,7 @@ void open_path_a_split(const TrainingOptions& o, SetMaker& make, RunData& run) {
 RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   require_same_tokenizer(o.data);
   RunData run;
+  run.tokenizer_fingerprint = fingerprint_of(o.data);
   SetMaker make(o, vocab_size, run);
   if (o.data.mock_data) {
     const auto mock = [vocab_size](std::int64_t k, std::span<std::int32_t> out) {
@@ -233,7 +243,6 @@ RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   }
   if (o.data.train_path.empty()) open_one_path(o, make, run);
   else open_path_a_split(o, make, run);
-  if (const auto prints = fingerprints(o.data); !prints.empty()) run.tokenizer_fingerprint = prints.front();
   return run;
 }
 

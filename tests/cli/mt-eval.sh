@@ -22,6 +22,18 @@ close "$(value bits_per_byte)" "$(awk -v n="$(value nll)" 'BEGIN { printf "%.17g
 expect 0 "" mt-eval ppl --load run/iter_0000006 --data-path in_text_document --registry none --json
 [ "$(value tokens) $(value nll)" = "13 $(value nll text.txt)" ] || fail "$(cat out.txt)"
 
+[ -z "$(value words)$(value bytes)" ] || fail "nothing was counted: $(cat out.txt)"
+expect 0 "" mt-eval ppl --load run --data-path in_text_document --registry e.db
+says $'words\t-' $'bytes\t-'
+mt-runs show last --registry e.db | grep -q '^evaluation.*"token_ppl"' || fail "not recorded"
+mt-runs compare last last --registry e.db | grep -q '^evaluation perplexity token_ppl' || fail "not compared"
+# Ids of another tokenizer: the set, and a blend.
+echo '{"text": "1 2 3"}' > ids.jsonl
+mt-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 257 --append-eod --registry none --quiet
+expect 3 "made with another tokenizer" mt-eval ppl --load run --data-path ids_text_document --registry none
+expect 3 "were made by different tokenizers" mt-train "${model[@]}" --data-path in_text_document ids_text_document --split 1 --vocab-size 300
+expect 4 "--json-key names the field" sh -c "echo '{\"body\": \"a\"}' | mt-eval ppl --load run --input - ${bytes[*]}"
+
 # Standard input, plain text, the same on two ranks of either kind and with small windows the same tokens.
 printf 'abc abd' > plain.txt
 expect 0 "" sh -c "mt-eval ppl --load run --input - --input-format text ${bytes[*]} --json < plain.txt"

@@ -27,6 +27,19 @@ for ending in bin idx json; do cmp "a_text_document.$ending" "joined.$ending"; d
 
 # Refusals.
 expect 5 "exists already" encode --input in.jsonl --output-prefix a
+expect 5 "another process is writing this token file" flock busy_text_document.lock mt-preprocess encode --input in.jsonl \
+  --tokenizer-type ByteTokenizer --registry none --output-prefix busy
+expect 2 "is no escape" encode --input in.jsonl --output-prefix z --document-separator '\x'
+expect 4 "plain text wants --input-format text" sh -c 'echo plain | mt-preprocess --input - --tokenizer-type ByteTokenizer \
+  --registry none --output-prefix z'
+echo '{"text": "a", "n": 1e999}' > large.jsonl
+expect 4 "large.jsonl:1" encode --input large.jsonl --output-prefix z
+expect 4 "large.jsonl:1" mt-preprocess train-tokenizer --input large.jsonl --output z.json --registry none
+mt-preprocess train-tokenizer --input in.jsonl --output t.json --vocab-size 300 --registry t.db --quiet
+[ "$(mt-runs show last --registry t.db --json | grep -c '"tool":"mt-preprocess train-tokenizer"')" = 1 ] || fail "not recorded"
+expect 5 "exists already" mt-preprocess train-tokenizer --input in.jsonl --output t.json --registry none
+expect 5 "another process is writing there" flock u.json.lock mt-preprocess train-tokenizer --input in.jsonl --output u.json --registry none
+[ ! -e t.json.lock ] || fail "a lock stayed"
 encode --input in.jsonl --output-prefix a --force
 expect 2 "--input" mt-preprocess --output-prefix x
 expect 2 "--output-prefix" mt-preprocess --input in.jsonl --tokenizer-type ByteTokenizer

@@ -2,7 +2,7 @@
 # mt-topo as people run it. Group lists are Megatron's worked examples, written down by hand.
 source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 # One group name as a line of "0,1 2,3 ...".
-groups() { mt-topo groups "$@" | cut -f 2 | paste -sd ' '; }
+groups() { mt-topo groups "$@" | tail -n +2 | cut -f 2 | paste -sd ' '; }
 same() { [ "$1" = "$2" ] || fail "'$1' is not '$2'"; }
 
 # 16 ranks, tp 2, pp 2, so dp 4; eight ranks a host.
@@ -11,6 +11,7 @@ same "$(groups "${sixteen[@]}" --group tp)" "0,1 2,3 4,5 6,7 8,9 10,11 12,13 14,
 same "$(groups "${sixteen[@]}" --group dp)" "0,2,4,6 1,3,5,7 8,10,12,14 9,11,13,15"
 same "$(groups "${sixteen[@]}" --group pp)" "0,8 1,9 2,10 3,11 4,12 5,13 6,14 7,15"
 expect 0 "" mt-topo groups "${sixteen[@]}" --ranks-per-host 8
+[ "$(head -1 out.txt)" = "$(printf 'group\tranks\thosts')" ] || fail "$(head -1 out.txt)"
 says $'dp\t9,11,13,15\tone host' $'pp\t7,15\t2 hosts' $'tp\t14,15\tone host'
 expect 0 "" mt-topo groups "${sixteen[@]}" --ranks-per-host 4 --group dp --json
 says '{"group":"dp","ranks":[0,2,4,6],"hosts":2}'

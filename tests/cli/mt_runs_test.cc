@@ -76,6 +76,35 @@ TEST_F(MtRuns, CompareShowsWhatDiffers) {
   EXPECT_CONTAINS(good("mt-runs compare --all " + a + " " + b).out, "option seed\t1\t1");
 }
 
+// An evaluation is a run without steps; what it found is what two of them are compared by.
+TEST_F(MtRuns, EvaluationsAreComparedByWhatTheyFound) {
+  for (const char* name : {"a", "b"}) {
+    fs::create_directories(*this / name);
+    EventLog log(*this / name / "run.jsonl");
+    auto start = run_event("mt-eval", "0.1.0", Json::object());
+    start["run_id"] = name;
+    log.append(start);
+    log.append({{"event", "evaluation"}, {"iteration", 6}, {"name", "perplexity"}, {"token_ppl", *name == 'a' ? 12.5 : 13.5}});
+    log.append(end_event("done", 1));
+  }
+  good("mt-runs index");
+  const auto text = good("mt-runs compare a b").out;
+  EXPECT_CONTAINS(text, "evaluation perplexity token_ppl\t12.5\t13.5");
+  EXPECT_CONTAINS(text, "last_iteration\t-\t-");
+  EXPECT_CONTAINS(good("mt-runs show a").out, "last_iteration\t-");
+  EXPECT_TRUE(good("mt-runs show a --json").objects()[0]["last_iteration"].is_null());
+}
+
+TEST_F(MtRuns, LookingLeavesNothingBesideTheRegistry) {
+  write_run("a", Json::object(), 2);
+  good("mkdir '100% #1?' && mt-runs index --registry '100% #1?/r.db' a");
+  const auto before = good("ls -A '100% #1?'").out;
+  for (const char* command : {"list", "show last", "compare last last"})
+    EXPECT_CONTAINS(good(std::string("mt-runs ") + command + " --registry '100% #1?/r.db'").out, "done");
+  EXPECT_EQ(good("ls -A '100% #1?'").out, before);
+  EXPECT_EQ(before, "r.db\n");
+}
+
 TEST_F(MtRuns, LookingNeverMakesARegistryAndErrorsHaveTheirStatus) {
   EXPECT_EQ(run("mt-runs list").status, 5);
   EXPECT_FALSE(fs::exists(*this / "mt-runs.db"));

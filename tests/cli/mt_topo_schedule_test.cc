@@ -39,6 +39,12 @@ TEST_F(MtTopoSchedule, DrawsAnSvgFile) {
   const auto svg = read_file(*this / "v.svg");
   EXPECT_EQ(svg.substr(0, 5), "<svg ");
   EXPECT_CONTAINS(svg, "zb-v: 2 ranks, 4 micro-batches");
+  good("mt-topo schedule --schedule zb-v --pp 2 --num-microbatches 2 --svg v.svg");
+  good("echo 'a corpus' > corpus.txt");
+  const auto o = run("mt-topo schedule --schedule zb-v --pp 2 --num-microbatches 2 --svg corpus.txt");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "what is there is no SVG");
+  EXPECT_EQ(read_file(*this / "corpus.txt"), "a corpus\n");
 }
 
 TEST_F(MtTopoSchedule, MistakesHaveTheirStatusAndSayWhatWouldBeRight) {

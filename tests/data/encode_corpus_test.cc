@@ -2,9 +2,12 @@
 
 #include "data/encode_corpus.h"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "data/byte_tokenizer.h"
 #include "data/merge_files.h"
 #include "test_data.h"
@@ -62,6 +65,66 @@ TEST(EncodeCorpus, only_line_feeds_end_lines) {
   const EncodeReport b = encode_corpus(job_for(plain, dir / "plain"), ByteTokenizer());
   EXPECT_EQ(a.documents, 3);
   EXPECT_EQ(both_files(a.prefixes[0]), both_files(b.prefixes[0]));
+}
+
+std::string refusal(const EncodeJob& job, Code code) {
+  try {
+    encode_corpus(job, ByteTokenizer());
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(EncodeCorpus, a_number_no_double_holds_is_a_bad_record_like_any_other) {
+  const ScratchDirectory dir;
+  EncodeJob job = job_for(dir.file("a.jsonl", "{\"text\":\"a\"}\n{\"text\":\"b\",\"n\":1e999}\n{\"text\":\"c\"}\n"), dir / "out");
+  const std::string text = refusal(job, Code::data);
+  EXPECT_NE(text.find("a.jsonl:2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("json.exception"), std::string::npos) << text;
+  job.on_bad = OnBadRecord::skip;
+  const EncodeReport report = encode_corpus(job, ByteTokenizer());
+  EXPECT_EQ(report.documents, 2);
+  EXPECT_EQ(report.skipped_records, 1);
+}
+
+TEST(EncodeCorpus, what_was_likely_meant_is_said) {
+  const ScratchDirectory dir;
+  const auto plain = dir.file("plain.jsonl", "The cat sat.\n"), other = dir.file("other.jsonl", "{\"body\":\"a\"}\n");
+  EXPECT_NE(refusal(job_for(plain, dir / "out"), Code::data).find("plain text wants --input-format text"), std::string::npos);
+  const std::string text = refusal(job_for(other, dir / "out"), Code::data);
+  EXPECT_NE(text.find("the keys are 'body'"), std::string::npos) << text;
+  EXPECT_NE(text.find("--json-keys names the field"), std::string::npos) << text;
+}
+
+TEST(EncodeCorpus, two_processes_never_write_one_token_file) {
+  const ScratchDirectory dir;
+  const auto input = dir.file("a.jsonl", "{\"text\":\"a\"}\n");
+  for (const bool force : {false, true}) {
+    EncodeJob job = job_for(input, dir / "out");
+    job.force = force;
+    const auto other = FileLock::try_lock(dir / "out_text_document.lock", true);
+    EXPECT_NE(refusal(job, Code::io).find("another process is writing"), std::string::npos);
+  }
+  encode_corpus(job_for(input, dir / "out"), ByteTokenizer());
+  EXPECT_FALSE(fs::exists(dir / "out_text_document.lock"));
+}
+
+TEST(EncodeCorpus, files_that_appear_meanwhile_stay_and_ours_go) {
+  for (const std::string ending : {".bin", ".idx", ".json"}) {
+    const ScratchDirectory dir;
+    const std::string prefix = dir / "out";
+    {
+      IndexedWriter writer(prefix, TokenType::u16, false);
+      writer.add_sequence(std::vector<std::int32_t>{1, 2});
+      writer.end_document();
+      std::ofstream(prefix + ending) << "theirs";
+      EXPECT_THROW(writer.commit(TokenFileOrigin{"ByteTokenizer", "0123456789abcdef", 257, 256, false}), Error);
+    }
+    EXPECT_EQ(read_file(prefix + ending), "theirs");
+    EXPECT_EQ(std::distance(fs::directory_iterator(fs::path(prefix).parent_path()), {}), 1) << ending;
+  }
 }
 
 struct BadLine {

@@ -57,6 +57,26 @@ TEST(TokenizerJson, an_added_token_keeps_its_id_and_sets_the_size) {
   EXPECT_THROW(tokenizer->decode(Ids{65500}), Error);  // in the gap
 }
 
+TEST(TokenizerJson, added_tokens_that_are_none_are_damage) {
+  const ScratchDirectory dir;
+  const std::vector<Json> wrong = {-1, "x", Json::object(), Json::array({4294967296}), Json::array({"<|x|>"}),
+                                   Json::array({{{"id", 258}, {"content", 7}}}), Json::array({{{"id", 258}}}),
+                                   Json::array({added("<|x|>", 1000000000, false)})};
+  for (const Json& list : wrong) {
+    Json file = small_file();
+    file["added_tokens"] = list;
+    try {
+      load(dir, file);
+      ADD_FAILURE() << "taken: " << list.dump();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::corrupt) << e.what();
+    }
+  }
+  Json file = small_file();
+  file["added_tokens"] = nullptr;
+  EXPECT_EQ(load(dir, file)->vocab_size(), 258);
+}
+
 TEST(TokenizerJson, special_tokens_match_only_when_asked) {
   const ScratchDirectory dir;
   Json file = small_file();
