@@ -11,8 +11,8 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build ccache pkg-config git make
   libmpich-dev mpich libdnnl-dev libboost-program-options-dev libboost-context-dev libsqlite3-dev sqlite3
-  nlohmann-json3-dev libsimdjson-dev libpcre2-dev libhwloc-dev libzstd-dev zlib1g-dev libxxhash-dev libutf8proc-dev
-  libfmt-dev bible-kjv
+  nlohmann-json3-dev libsimdjson-dev libpcre2-dev libhwloc-dev libzstd-dev zlib1g-dev liblzma-dev libbz2-dev
+  libxxhash-dev libutf8proc-dev libfmt-dev bible-kjv
 )
 test_packages=(libgtest-dev libbenchmark-dev groff man-db)
 

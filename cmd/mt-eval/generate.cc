@@ -51,7 +51,9 @@ int run_rank(Communicator& world, const Flags& f, const std::vector<std::string>
   const bool first = world.rank() == 0;
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    auto ids = tokenizer->encode(prompts[i]);
+    auto ids = tokenizer->surround().before;
+    const auto prompt = tokenizer->encode(prompts[i]);
+    ids.insert(ids.end(), prompt.begin(), prompt.end());
     if (ids.empty() && tokenizer->eod()) ids.push_back(*tokenizer->eod());
     const Generated g = generate(session, ids, f.max_new, f.sampling, stop, i, {});
     tokens += static_cast<std::int64_t>(g.ids.size());

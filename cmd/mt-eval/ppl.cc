@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
@@ -35,7 +36,7 @@ std::vector<ScoredDocument> read_text(const Flags& f, const data::Tokenizer& tok
                     reader.fault().hint("--json-key"));
       for (const auto text : reader.values()[0]) {
         ScoredDocument d;
-        d.tokens = tokenizer.encode(text);
+        d.tokens = tokenizer.encode_alone(text);
         d.words = count_words(text);
         d.bytes = static_cast<std::int64_t>(text.size());
         out.push_back(std::move(d));
@@ -73,7 +74,13 @@ std::vector<ScoredDocument> read_tokens(const Flags& f, const Session& session, 
     }
     if (origin && origin->eod_appended && !doc.tokens.empty()) doc.tokens.pop_back();
     if (tokenizer) {
-      const std::string text = tokenizer->decode(doc.tokens);
+      std::vector<std::int32_t> shown = doc.tokens;  // what stands around texts is scored, and is no word of theirs
+      const auto around = [&origin](std::int32_t id) {
+        const auto in = [id](const auto& side) { return std::find(side.begin(), side.end(), id) != side.end(); };
+        return in(origin->before) || in(origin->after);
+      };
+      if (origin) std::erase_if(shown, around);
+      const std::string text = tokenizer->decode(shown);
       doc.words = count_words(text);
       doc.bytes = static_cast<std::int64_t>(text.size());
     }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
@@ -46,12 +47,28 @@ Range parse_range(const std::string& text, std::int64_t count) {
   return range;
 }
 
-std::vector<data::Id> read_document(const data::IndexedDataset& file, std::int64_t d) {
+// What encode added to the texts and is not to be shown.
+struct Additions {
+  std::optional<data::Id> eod;
+  std::vector<data::Id> before, after;  // around each text
+};
+
+std::vector<data::Id> read_document(const data::IndexedDataset& file, std::int64_t d, const Additions& added) {
   std::vector<data::Id> ids;
   for (std::int64_t i = file.document_begin(d); i < file.document_end(d); ++i) {
-    const std::size_t old = ids.size();
-    ids.resize(old + static_cast<std::size_t>(file.length(i)));
-    file.read(i, 0, std::span(ids).subspan(old));
+    std::vector<data::Id> text(static_cast<std::size_t>(file.length(i)));
+    file.read(i, 0, text);
+    if (added.eod && i + 1 == file.document_end(d) && !text.empty() && text.back() == *added.eod) text.pop_back();
+    std::span<const data::Id> shown = text;
+    if (shown.size() >= added.before.size() &&
+        std::equal(added.before.begin(), added.before.end(), shown.begin())) {
+      shown = shown.subspan(added.before.size());
+    }
+    if (shown.size() >= added.after.size() &&
+        std::equal(added.after.rbegin(), added.after.rend(), shown.rbegin())) {
+      shown = shown.first(shown.size() - added.after.size());
+    }
+    ids.insert(ids.end(), shown.begin(), shown.end());
   }
   return ids;
 }
@@ -83,14 +100,17 @@ int cat(const Flags& flags, bool json) {
                 origin->vocab_size);
     }
   }
-  std::optional<data::Id> eod;
+  Additions added;
   if (!flags.keep_eod && !(origin && !origin->eod_appended)) {
-    eod = origin ? origin->eod : tokenizer ? tokenizer->eod() : std::nullopt;
+    added.eod = origin ? origin->eod : tokenizer ? tokenizer->eod() : std::nullopt;
+  }
+  if (!flags.keep_eod && origin) {
+    added.before = origin->before;
+    added.after = origin->after;
   }
   const Range range = parse_range(flags.documents, file.num_documents());
   for (std::int64_t d = range.begin; d < range.end; ++d) {
-    std::vector<data::Id> ids = read_document(file, d);
-    if (eod && !ids.empty() && ids.back() == *eod) ids.pop_back();
+    const std::vector<data::Id> ids = read_document(file, d, added);
     print(d, tokenizer ? tokenizer->decode(ids) : "", ids, flags, json);
   }
   return 0;
@@ -104,7 +124,7 @@ Run build_cat(OptionTable& table, const cli::Shared& shared) {
   table.group("Documents");
   table.add("documents", flags->documents, "A:B", "documents A to B-1, from 0; A alone is one; by default all");
   table.add("ids", flags->ids, "", "print ids, not text");
-  table.add("keep-eod", flags->keep_eod, "", "keep the end token that encode appended");
+  table.add("keep-eod", flags->keep_eod, "", "keep the end token that encode appended, and what stands around texts");
   flags->tokenizer.add(table);
   return [flags, &shared] { return cat(*flags, shared.json); };
 }

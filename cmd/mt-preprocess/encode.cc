@@ -110,6 +110,11 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
     const data::EncodeJob job = job_of(*flags);
     const Json start = options::RegistryFlag::start("mt-preprocess encode", table);
     const auto tokenizer = data::make_tokenizer(flags->tokenizer.spec());
+    const data::Surround& around = tokenizer->surround();
+    if (!around.empty()) {
+      log::info("around every text: {} in front, {} behind", counted(std::ssize(around.before), "token"),
+                counted(std::ssize(around.after), "token"));
+    }
     const data::EncodeReport done = data::encode_corpus(job, *tokenizer);
     const Json result = report(done);
     if (shared.json) cli::object(result);

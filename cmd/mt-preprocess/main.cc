@@ -11,7 +11,7 @@ namespace mt::preprocess {
 void InputFlags::add(OptionTable& table) {
   table.group("Input");
   table.add("input", input, "FILE", "text to read, in order; - is standard input").multiple = true;
-  table.add("input-format", format, "F", "auto goes by the ending: .jsonl .json .ndjson, .txt .text; - is jsonl")
+  table.add("input-format", format, "F", "auto goes by the ending: .jsonl .json .ndjson, .txt .text, also with .gz .zst .xz .bz2; - is jsonl")
       .choices = {"auto", "jsonl", "text"};
   table.add("document-separator", separator, "S",
             "text: documents end at S (\\n, \\t and \\\\ are understood); without it a file is one document");

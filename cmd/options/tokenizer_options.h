@@ -15,7 +15,7 @@ struct TokenizerFlags {
   std::optional<std::string> eod_token;
   std::string tiktoken_pattern;
   int vocab_size = 0, tiktoken_num_special_tokens = 1000;
-  bool parse_special = false;
+  bool parse_special = false, no_include_special = false;
 
   void add(OptionTable& table) {
     table.group("Tokenizer");
@@ -25,6 +25,8 @@ struct TokenizerFlags {
               "the tokenizer's file: tokenizer.json, a SentencePiece .model; or the directory that holds it");
     table.add("vocab-file", vocab_file, "FILE", "vocab.json (GPT2BPETokenizer) or vocab.txt (BertWordPiece...)");
     table.add("merge-file", merge_file, "FILE", "merges.txt (GPT2BPETokenizer)");
+    table.add("tokenizer-hf-no-include-special-tokens", no_include_special, "",
+              "nothing around texts, whatever the post-processor says (HuggingFaceTokenizer, BertWordPiece...)");
     table.add("eod-token", eod_token, "S", "token that ends a document; by default the tokenizer's own");
     table.add("vocab-size", vocab_size, "N", "number of ids (NullTokenizer; TikTokenizer with a JSON list)");
     table.add("tiktoken-pattern", tiktoken_pattern, "P",
@@ -45,6 +47,7 @@ struct TokenizerFlags {
     s.tiktoken_pattern = tiktoken_pattern;
     s.tiktoken_num_special_tokens = tiktoken_num_special_tokens;
     s.parse_special = parse_special;
+    s.include_special = !no_include_special;
     return s;
   }
 };

@@ -20,6 +20,8 @@ pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 find_package(simdjson REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(BZip2 REQUIRED)
+pkg_check_modules(LZMA REQUIRED IMPORTED_TARGET liblzma)
 
 # oneDNN 2.6 (Debian 12) and 3.x (Ubuntu 24.04, a user's own build). Debian's package file asks for OpenCL headers that
 # the package itself does not pull in; the library and its header are enough then.

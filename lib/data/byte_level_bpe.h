@@ -33,6 +33,7 @@ struct ByteLevelBpeParts {
   std::vector<AddedToken> added;
   std::vector<Id> added_only;  // ids of added tokens the model itself lacks; no piece ever becomes one of these
   std::optional<Id> eod;
+  Surround surround;
   bool parse_special = false;
 };
 
@@ -46,6 +47,7 @@ class ByteLevelBpe final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override { parts_.tokens.decode(ids, out); }
   std::int32_t vocab_size() const override { return parts_.tokens.size(); }
   std::optional<Id> eod() const override { return parts_.eod; }
+  const Surround& surround() const override { return parts_.surround; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:

@@ -60,7 +60,7 @@ void pack(std::span<const Id> ids, TokenType type, std::vector<std::byte>& out) 
 class ChunkEncoder {
  public:
   ChunkEncoder(const EncodeJob& job, const Tokenizer& tokenizer, TokenType type)
-      : job_(job), tokenizer_(tokenizer), type_(type), reader_(job.keys) {
+      : job_(job), tokenizer_(tokenizer), around_(tokenizer.surround()), type_(type), reader_(job.keys) {
     if (job.append_eod) eod_ = require_eod(tokenizer);
   }
 
@@ -101,6 +101,7 @@ class ChunkEncoder {
       const std::size_t first = lengths_.size();
       for (const std::string_view text : texts) {
         const std::size_t old = ids_.size();
+        ids_.insert(ids_.end(), around_.before.begin(), around_.before.end());
         try {
           tokenizer_.encode(text, scratch_, ids_);
         } catch (const Error& error) {
@@ -108,6 +109,7 @@ class ChunkEncoder {
           token_fault_ = error.message();
           return false;
         }
+        ids_.insert(ids_.end(), around_.after.begin(), around_.after.end());
         if (ids_.size() - old >= std::size_t{0x7FFFFFFF}) {
           token_fault_ = fmt::format("a sequence of {} tokens: wanted below 2^31", ids_.size() - old);
           return false;
@@ -138,6 +140,7 @@ class ChunkEncoder {
 
   const EncodeJob& job_;
   const Tokenizer& tokenizer_;
+  const Surround& around_;
   TokenType type_;
   RecordReader reader_;
   std::optional<Id> eod_;
@@ -293,6 +296,8 @@ class Committer {
     origin.vocab_size = tokenizer.vocab_size();
     origin.eod = tokenizer.eod();
     origin.eod_appended = job_.append_eod;
+    origin.before = tokenizer.surround().before;
+    origin.after = tokenizer.surround().after;
     report_.sequences = writers_.front()->num_sequences();
     report_.tokens = writers_.front()->num_tokens();
     for (std::size_t k = 0; k < writers_.size(); ++k) {

@@ -43,6 +43,7 @@ struct TokenFileOrigin {
   std::int64_t vocab_size = 0;
   std::optional<std::int32_t> eod;
   bool eod_appended = false;
+  std::vector<std::int32_t> before, after;  // ids that stand around every text, as the tokenizer puts them
 };
 
 // A token file opened for reading, both files memory-mapped.

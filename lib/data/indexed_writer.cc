@@ -285,6 +285,8 @@ void IndexedWriter::commit(const std::optional<TokenFileOrigin>& origin) {
            {"sequences", s.num_sequences},
            {"tokens", s.num_tokens}};
     if (origin->eod) j["eod"] = *origin->eod;
+    if (!origin->before.empty()) j["before"] = origin->before;
+    if (!origin->after.empty()) j["after"] = origin->after;
     sidecar = j.dump(2) + "\n";
   }
   if (s.force) s.replace(idx, sidecar);

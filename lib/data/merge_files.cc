@@ -29,7 +29,8 @@ MergeReport merge_files(const std::vector<std::string>& prefixes, const std::str
     if (files.size() == 1) {
       origin = other;
     } else if (origin && other &&
-               (origin->fingerprint != other->fingerprint || origin->eod_appended != other->eod_appended)) {
+               (origin->fingerprint != other->fingerprint || origin->eod_appended != other->eod_appended ||
+                origin->before != other->before || origin->after != other->after)) {
       throw Error(Code::data,
                   fmt::format("made with tokenizer {} {}{}, {} with {} {}{}", other->tokenizer_type, other->fingerprint,
                               other->eod_appended ? " and end tokens" : "", prefixes.front(), origin->tokenizer_type,

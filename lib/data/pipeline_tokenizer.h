@@ -31,6 +31,7 @@ struct PipelineParts {
   TokenDecoder decoder;
   std::vector<AddedToken> added;
   std::optional<Id> eod;
+  Surround surround;
   bool parse_special = false;
 };
 
@@ -44,6 +45,7 @@ class PipelineTokenizer final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override;
   std::int32_t vocab_size() const override { return parts_.tokens.size(); }
   std::optional<Id> eod() const override { return parts_.eod; }
+  const Surround& surround() const override { return parts_.surround; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "data/input_reader.h"
 
 namespace mt::data {
 
@@ -26,24 +27,23 @@ constexpr Ending kEndings[] = {{".jsonl", InputFormat::jsonl},
                                {".ndjson", InputFormat::jsonl},
                                {".txt", InputFormat::text},
                                {".text", InputFormat::text}};
-struct Packed {
-  std::string_view suffix, reader;
-};
-constexpr Packed kPacked[] = {{".gz", "zcat"}, {".zst", "zstdcat"}, {".xz", "xzcat"}, {".bz2", "bzcat"}};
+constexpr std::string_view kPackedEndings[] = {".gz", ".zst", ".xz", ".bz2"};
+
+// A name without the ending of a packed file.
+std::string_view unpacked_name(std::string_view name) {
+  for (const std::string_view ending : kPackedEndings) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
 
 InputFormat format_of(const std::string& input, InputFormat asked) {
-  for (const Packed& packed : kPacked) {
-    if (input.ends_with(packed.suffix)) {
-      throw Error(Code::usage, "compressed input is not read", input,
-                  fmt::format("{} {} | ... --input - --input-format ...", packed.reader, input));
-    }
-  }
   if (asked != InputFormat::by_name) return asked;
   if (input == "-") return InputFormat::jsonl;
   for (const Ending& ending : kEndings) {
-    if (input.ends_with(ending.suffix)) return ending.format;
+    if (unpacked_name(input).ends_with(ending.suffix)) return ending.format;
   }
-  throw Error(Code::usage, "unknown ending: wanted .jsonl, .json, .ndjson, .txt or .text", input,
+  throw Error(Code::usage, "unknown ending: wanted .jsonl, .json, .ndjson, .txt or .text, packed or not", input,
               "say --input-format jsonl or text");
 }
 
@@ -55,13 +55,12 @@ struct TextSource::State {
   std::uint64_t total = 0;
 
   std::size_t input = 0;  // the one being read
-  int fd = -1;            // -1: not open
+  std::optional<InputReader> reader;  // empty: not open
   bool end_of_file = false, first_chunk = true;
   std::int64_t number = 0, line = 1;
   std::string rest;  // read, not yet handed out
 
   void open();
-  void close();
   bool fill(std::string& into, std::size_t wanted);
   std::size_t whole_records(const std::string& text) const;
 };
@@ -77,7 +76,7 @@ TextSource::TextSource(TextSourceOptions options) : state_(std::make_unique<Stat
     if (!fs::exists(status)) throw Error(Code::io, "no such file", input);
     if (fs::is_directory(status)) throw Error(Code::io, "is a directory", input, "give the files in it");
     s.formats.push_back(format_of(input, s.options.format));
-    if (fs::is_regular_file(status)) {
+    if (fs::is_regular_file(status) && unpacked_name(input) == input) {
       s.total += fs::file_size(input);
     } else {
       any_pipe = true;
@@ -86,23 +85,19 @@ TextSource::TextSource(TextSourceOptions options) : state_(std::make_unique<Stat
   if (any_pipe) s.total = 0;
 }
 
-TextSource::~TextSource() { state_->close(); }
+TextSource::~TextSource() = default;
 
 std::uint64_t TextSource::total_bytes() const { return state_->total; }
 
 void TextSource::State::open() {
   const std::string& name = options.inputs[input];
-  fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw Error(Code::io, "cannot open: " + errno_text(errno), name);
+  reader.emplace(fd, name == "-" ? "stdin" : name);
   end_of_file = false;
   first_chunk = true;
   line = 1;
   rest.clear();
-}
-
-void TextSource::State::close() {
-  if (fd > STDIN_FILENO) ::close(fd);
-  fd = -1;
 }
 
 // Read until `into` holds `wanted` bytes or the file ends.
@@ -111,11 +106,9 @@ bool TextSource::State::fill(std::string& into, std::size_t wanted) {
   if (have >= wanted) return true;
   into.resize(wanted);
   while (have < wanted && !end_of_file) {
-    const ssize_t n = ::read(fd, into.data() + have, wanted - have);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error(Code::io, "cannot read: " + errno_text(errno), options.inputs[input]);
+    const std::size_t n = reader->read(into.data() + have, wanted - have);
     end_of_file = n == 0;
-    have += static_cast<std::size_t>(n);
+    have += n;
   }
   into.resize(have);
   return have == wanted;
@@ -138,7 +131,7 @@ std::size_t TextSource::State::whole_records(const std::string& text) const {
 std::optional<TextChunk> TextSource::next() {
   State& s = *state_;
   while (s.input < s.options.inputs.size()) {
-    if (s.fd < 0) s.open();
+    if (!s.reader) s.open();
     std::string text = std::move(s.rest);
     s.rest.clear();
     std::size_t cut = 0;
@@ -162,7 +155,7 @@ std::optional<TextChunk> TextSource::next() {
     chunk.storage = std::move(text);
     chunk.storage.resize(chunk.size + kPadding, ' ');
     if (s.end_of_file) {
-      s.close();
+      s.reader.reset();
       ++s.input;
     }
     if (chunk.size == 0) continue;

@@ -1,6 +1,7 @@
 #pragma once
 // Documents out of files and pipes: JSON lines or plain text, in order, with the place of every fault.
 //
+// Packed input (gzip, zstd, xz, bzip2) is unpacked on the way, by one thread (data/input_reader.h).
 // Line rules: only LF ends a line (CR before it is white space, U+2028 and U+0085 are text); the last line needs none;
 // a byte order mark at the start is dropped; lines of white space are skipped and counted. A TextSource hands out
 // numbered chunks of whole records; a RecordReader walks one chunk. Chunks may be read by any number of threads; the
@@ -43,18 +44,17 @@ struct TextChunk {
 class TextSource {
  public:
   // Checks every input before anything is read.
-  //   fails  Error{io}: missing or a directory; Error{usage}: no input, an unknown ending, a compressed file (the hint
-  //   is
-  //          the pipe to use)
+  //   fails  Error{io}: missing or a directory; Error{usage}: no input, an unknown ending
   explicit TextSource(TextSourceOptions options);
   ~TextSource();
   TextSource(const TextSource&) = delete;
   TextSource& operator=(const TextSource&) = delete;
 
-  // The next chunk, or nothing at the end. One thread at a time.   fails  Error{io}
+  // The next chunk, or nothing at the end. One thread at a time.   fails  Error{io}; Error{corrupt}: a packed file is
+  // damaged or cut off
   std::optional<TextChunk> next();
 
-  // Bytes of all regular files, 0 if stdin is among them; for progress.
+  // Bytes of all regular files, 0 if stdin or packed files are among them; for progress.
   std::uint64_t total_bytes() const;
 
  private:

@@ -93,10 +93,23 @@ std::vector<Id> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
+std::vector<Id> Tokenizer::encode_alone(std::string_view text) const {
+  EncodeScratch scratch;
+  std::vector<Id> ids = surround().before;
+  encode(text, scratch, ids);
+  ids.insert(ids.end(), surround().after.begin(), surround().after.end());
+  return ids;
+}
+
 std::string Tokenizer::decode(std::span<const Id> ids) const {
   std::string text;
   decode(ids, text);
   return text;
+}
+
+const Surround& Tokenizer::surround() const {
+  static const Surround none;
+  return none;
 }
 
 std::span<const std::string_view> tokenizer_types() { return kNames; }

@@ -38,6 +38,13 @@ struct EncodeScratch {
   std::int64_t specials_as_text = 0;   // special strings met in text and left as plain text, summed over calls
 };
 
+// Ids that a tokenizer puts around each text of its own accord: the start token of LLaMA, [CLS] and [SEP] of BERT.
+struct Surround {
+  std::vector<Id> before, after;
+  bool empty() const { return before.empty() && after.empty(); }
+  friend bool operator==(const Surround&, const Surround&) = default;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -61,12 +68,16 @@ class Tokenizer {
   // The id that ends a document, or nothing; see require_eod.
   virtual std::optional<Id> eod() const = 0;
 
+  // What belongs around a text; encode leaves it to the caller. Part of no fingerprint.
+  virtual const Surround& surround() const;
+
   // 64-bit hash of everything that decides ids (vocabulary, merges, split, normaliser, added tokens), the same on
   // every machine and whichever file format it was read from. The end id is not part of it.
   virtual std::uint64_t fingerprint() const = 0;
 
-  // Convenience for a few strings: own scratch, own vector.
+  // Convenience for a few strings: own scratch, own vector. encode_alone puts surround() around it.
   std::vector<Id> encode(std::string_view text) const;
+  std::vector<Id> encode_alone(std::string_view text) const;
   std::string decode(std::span<const Id> ids) const;
 };
 
@@ -81,6 +92,7 @@ struct TokenizerSpec {
   std::string tiktoken_pattern;          // --tiktoken-pattern, TikTokenizer
   std::int32_t tiktoken_num_special_tokens = 1000;  // --tiktoken-num-special-tokens, TikTokenizer
   bool parse_special = false;            // --parse-special
+  bool include_special = true;           // not --tokenizer-hf-no-include-special-tokens: surround() as the file says
 };
 
 // The kinds, as written after --tokenizer-type.

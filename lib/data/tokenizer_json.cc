@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "data/byte_level_bpe.h"
 #include "data/pipeline_tokenizer.h"
+#include "data/post_processor.h"
 #include "data/tokenizer_file.h"
 #include "data/tokenizer_models.h"
 
@@ -107,8 +108,18 @@ std::optional<ByteLevelBpeParts> read_byte_level(const JsonFile& file, const dom
 }
 
 template <class Parts>
+void check_surround(const JsonFile& file, const Parts& parts) {
+  for (const std::vector<Id>* side : {&parts.surround.before, &parts.surround.after}) {
+    for (const Id id : *side) {
+      if (!parts.tokens.has(id)) file.broken(fmt::format("post_processor: id {} is no token", id));
+    }
+  }
+}
+
+template <class Parts>
 Parts with_settings(Parts parts, const TokenizerSpec& spec, const fs::path& config) {
   parts.parse_special = spec.parse_special;
+  if (!spec.include_special) parts.surround = {};
   parts.eod = find_eod(parts.tokens, spec, config);
   return parts;
 }
@@ -119,8 +130,11 @@ std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerS
   for (const char* key : {"truncation", "padding"}) {
     if (member(file.root, key, e)) log::warn("{}: '{}' is set in the file and not applied", file.where, key);
   }
+  Surround surround = read_post_processor(part_of(file.root, "post_processor"));
   const Json normalizer = part_of(file.root, "normalizer"), pre_tokenizer = part_of(file.root, "pre_tokenizer");
   if (auto parts = read_byte_level(file, model, normalizer, pre_tokenizer)) {
+    parts->surround = std::move(surround);
+    check_surround(file, *parts);
     return std::make_unique<ByteLevelBpe>(with_settings(std::move(*parts), spec, config));
   }
   TokenTable tokens;
@@ -134,7 +148,9 @@ std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerS
                       TokenDecoder(part_of(file.root, "decoder")),
                       std::move(added),
                       std::nullopt,
+                      std::move(surround),
                       false};
+  check_surround(file, parts);
   return std::make_unique<PipelineTokenizer>(with_settings(std::move(parts), spec, config));
 }
 
@@ -199,6 +215,7 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
       throw Error(Code::data, fmt::format("no token {} among {} lines", name, next), where, "a vocab.txt of BERT");
     }
   }
+  const Id cls = *tokens.find("[CLS]"), sep = *tokens.find("[SEP]");
   TokenizerSpec with_end = spec;
   if (!with_end.eod_token) with_end.eod_token = "[SEP]";
   PipelineParts parts{std::move(tokens),
@@ -208,6 +225,7 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
                       TokenDecoder(Json{{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}),
                       std::move(added),
                       std::nullopt,
+                      {{cls}, {sep}},
                       false};
   return std::make_unique<PipelineTokenizer>(with_settings(std::move(parts), with_end, {}));
 }

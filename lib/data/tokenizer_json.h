@@ -28,7 +28,7 @@ std::unique_ptr<Tokenizer> load_tokenizer_json(const TokenizerSpec& spec);
 std::unique_ptr<Tokenizer> load_gpt2_bpe(const TokenizerSpec& spec);
 
 // spec.vocab_file: a token a line, the line is the id. BERT's normalizer and pre-tokenizer, WordPiece; [UNK] [SEP] [PAD]
-// [CLS] [MASK] are special, [SEP] is the end token.
+// [CLS] [MASK] are special, [SEP] is the end token; [CLS] and [SEP] belong around a text.
 //   fails  Error{data}: one of [UNK] [SEP] [CLS] is not there
 std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower_case);
 

@@ -195,7 +195,7 @@ TEST(EncodeCorpus, nothing_processed_is_an_error_that_says_why) {
       {dir.file("blank.jsonl", "\n \n\t\n"), "3 blank lines"},
       {dir.path().string(), "directory"},
       {dir.file("text.foo", "x"), "ending"},
-      {dir.file("text.jsonl.gz", "x"), "compressed"},
+      {dir.file("text.gz", "x"), "unknown ending"},
       {dir / "absent.jsonl", "no such file"}};
   for (const auto& [input, word] : rows) {
     try {

@@ -14,7 +14,7 @@ namespace {
 
 struct Golden {
   std::string text;
-  std::vector<Id> ids;
+  std::vector<Id> ids, ids_special;
 };
 
 std::vector<Golden> read_golden(const std::filesystem::path& path) {
@@ -22,7 +22,8 @@ std::vector<Golden> read_golden(const std::filesystem::path& path) {
   std::vector<Golden> rows;
   for (std::string line; std::getline(lines, line);) {
     const Json j = parse_json(line, path.string());
-    rows.push_back({j.at("text").get<std::string>(), j.at("ids").get<std::vector<Id>>()});
+    rows.push_back({j.at("text").get<std::string>(), j.at("ids").get<std::vector<Id>>(),
+                    j.at("ids_special").get<std::vector<Id>>()});
   }
   return rows;
 }
@@ -60,6 +61,7 @@ void expect_golden(const Tokenizer& tokenizer, const std::filesystem::path& path
     std::vector<Id> ids;
     tokenizer.encode(row.text, scratch, ids);
     EXPECT_EQ(ids, row.ids) << "text: " << row.text;
+    EXPECT_EQ(tokenizer.encode_alone(row.text), row.ids_special) << "text: " << row.text;
     EXPECT_EQ(tokenizer.decode(row.ids), expected_text(row.text));
   }
 }

@@ -73,6 +73,7 @@ TEST(PeerVectors, whole_tokenizers_give_the_same_ids_and_text) {
       std::vector<Id> ids;
       tokenizer->encode(c.at(0).get<std::string>(), scratch, ids);
       EXPECT_EQ(ids, c.at(1).get<std::vector<Id>>()) << j.at("name") << " on " << c.at(0);
+      EXPECT_EQ(tokenizer->encode_alone(c.at(0).get<std::string>()), c.at(2).get<std::vector<Id>>()) << c.at(0);
       EXPECT_EQ(tokenizer->decode(ids), c.at(3).get<std::string>()) << j.at("name") << " on " << c.at(0);
     }
   }

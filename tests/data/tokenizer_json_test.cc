@@ -137,6 +137,13 @@ TEST(TokenizerJson, what_it_does_not_know_is_named) {
     j["pre_tokenizer"] = nullptr;
     j["decoder"] = {{"type", "Runes"}};
   }), "decoder Runes"));
+  EXPECT_TRUE(has(refusal([](Json& j) { j["post_processor"] = {{"type", "Wrap"}}; }), "post-processor Wrap"));
+  EXPECT_TRUE(has(refusal([](Json& j) {
+    j["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"a", 97}}, {"sep", {"?", 999}}};
+  }), "id 999 is no token"));
+  EXPECT_TRUE(has(refusal([](Json& j) {
+    j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}, {"special_tokens", Json::object()}};
+  }), "0 texts"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["merges"].push_back("a zz"); }), "no token 'zz'"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["vocab"]["dup"] = 256; }), "token id 256"));
   EXPECT_TRUE(has(refusal([](Json& j) { j.erase("model"); }), "not a tokenizer.json"));

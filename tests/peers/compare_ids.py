@@ -118,6 +118,8 @@ def main():
     parser.add_argument("--show", type=int, default=5)
     parser.add_argument("--no-text", action="store_true", help="compare ids alone")
     args, flags = parser.parse_known_args()
+    if args.peer == "hf":
+        flags.append("--tokenizer-hf-no-include-special-tokens")
     peer = PEERS[args.peer](args)
     documents = [json.loads(line)["text"] for line in open(args.input, encoding="utf-8")]
     with tempfile.TemporaryDirectory() as work:
