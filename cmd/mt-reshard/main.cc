@@ -87,6 +87,8 @@ int run(const Arguments& a, bool json) {
   for (const auto& [flag, n] : {std::pair("--num-shards", a.num_shards), {"--target-tensor-parallel-size", a.tp.value_or(1)},
                                 {"--target-data-parallel-size", a.dp.value_or(1)}})
     if (n > kMostRanks) throw Error(Code::usage, fmt::format("{} is more than {}", n, kMostRanks), flag);
+  if (const auto ranks = std::int64_t{a.tp.value_or(1)} * a.dp.value_or(1); ranks > kMostRanks)
+    throw Error(Code::usage, fmt::format("{} ranks, at most {} are laid out", ranks, kMostRanks), "--target-data-parallel-size");
   if (a.num_shards > 0 && (a.tp || a.dp))
     throw Error(Code::usage, "--num-shards stands alone", "--num-shards");
   const auto from = resolve(a.load, a.step);

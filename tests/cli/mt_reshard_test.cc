@@ -118,6 +118,7 @@ TEST_F(MtReshard, MoreRanksThanAnybodyHasAreASlip) {
     EXPECT_EQ(o.status, 2) << flag;
     EXPECT_CONTAINS(o.err, flag);
   }
+  EXPECT_EQ(run(to("a", "b", 65536, 65536)).status, 2);
 }
 
 TEST_F(MtReshard, IsNotedInTheRegistryWithItsOptions) {
