@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -179,7 +180,7 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
   const auto file_bytes = std::filesystem::file_size(path, ec);
   if (ec) throw Error(Code::io, "cannot read: " + ec.message(), path.string());
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(Code::io, "cannot open for reading", path.string());
+  if (!in) throw Error(Code::io, "cannot open for reading: " + errno_text(errno), path.string());
   std::vector<std::byte> head(std::min<std::uint64_t>(8, file_bytes));
   in.read(reinterpret_cast<char*>(head.data()), static_cast<std::streamsize>(head.size()));
   const auto n = header_length(head, file_bytes, path.string());

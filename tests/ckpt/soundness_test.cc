@@ -136,6 +136,7 @@ TEST_F(SoundnessTest, ADataFileThatCannotBeReadIsToldOnceAndIsNoDamage) {
   EXPECT_TRUE(r.problems.empty()) << r.problems[0];
   ASSERT_EQ(r.unreadable.size(), 1u);
   EXPECT_CONTAINS(r.unreadable[0], data_file_name(0));
+  EXPECT_CONTAINS(r.unreadable[0], "Permission denied");
 }
 
 TEST_F(SoundnessTest, NothingWasSavedWhereOnlyAKilledSaveLeftSomething) {
