@@ -59,9 +59,36 @@ void CharacterBpe::find_neighbours() {
       const std::uint32_t bit =
           (left.code_point * 0x9E3779B1u ^ right.code_point * 0x85EBCA77u) >> (32 - kPairBits);
       pairs_[bit >> 6] |= std::uint64_t{1} << (bit & 63);
+      if ((left.code_point | right.code_point) < 0x80) {
+        ascii_pairs_[left.code_point * 2 + (right.code_point >> 6)] |= std::uint64_t{1} << (right.code_point & 63);
+      }
       left = right;
     }
   }
+}
+
+std::optional<CharacterBpeParts> CharacterBpe::with_spaces_for(const CharacterBpeParts& parts,
+                                                               std::string_view character) {
+  if (character.empty() || !parts.tokens.find(character)) return std::nullopt;
+  const auto spaced = [character](std::string_view text) {
+    std::string out;
+    for (std::size_t hit; (hit = text.find(character)) != std::string_view::npos;) {
+      out += text.substr(0, hit);
+      out += ' ';
+      text.remove_prefix(hit + character.size());
+    }
+    return out += text;
+  };
+  CharacterBpeParts made = parts;
+  made.tokens = TokenTable();
+  for (std::int32_t id = 0; id < parts.tokens.size(); ++id) {
+    if (!parts.tokens.has(id)) continue;
+    if (parts.tokens.token(id).find(' ') != std::string_view::npos) return std::nullopt;
+    made.tokens.add(spaced(parts.tokens.token(id)), id);
+  }
+  made.tokens.seal();
+  made.unknown = spaced(parts.unknown);
+  return made;
 }
 
 void CharacterBpe::cut(std::string_view text, std::vector<TextSpan>& pieces, std::vector<TextSpan>& scratch) const {

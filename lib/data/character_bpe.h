@@ -43,6 +43,10 @@ class CharacterBpe {
   //   cost  a look into a table of 128 KiB a character
   void cut(std::string_view text, std::vector<TextSpan>& pieces, std::vector<TextSpan>& scratch) const;
 
+  // The same model over text in which `character` is written as a space, or nothing where that cannot be told apart: it
+  // is no token, or a token holds a space. Words are then shorter, and plain text needs no copy with U+2581 for spaces.
+  static std::optional<CharacterBpeParts> with_spaces_for(const CharacterBpeParts& parts, std::string_view character);
+
   // Text that decides ids beside vocabulary and merges, for fingerprints.
   std::string description() const;
   const CharacterBpeParts& parts() const { return parts_; }
@@ -54,6 +58,7 @@ class CharacterBpe {
   void find_neighbours();
   bool merges_stay_inside() const;
   bool may_join(std::uint32_t left, std::uint32_t right) const {
+    if ((left | right) < 0x80) return (ascii_pairs_[left * 2 + (right >> 6)] >> (right & 63) & 1) != 0;
     const std::uint32_t bit = (left * 0x9E3779B1u ^ right * 0x85EBCA77u) >> (32 - kPairBits);
     return (pairs_[bit >> 6] >> (bit & 63) & 1) != 0;
   }
@@ -64,7 +69,8 @@ class CharacterBpe {
   std::vector<std::int32_t> char_ids_;  // by code point; -1: none
   std::int32_t byte_ids_[256];
   std::int32_t unknown_ = -1;
-  std::vector<std::uint64_t> pairs_;  // bit set; empty: pieces are not cut
+  std::vector<std::uint64_t> pairs_;      // bit set; empty: pieces are not cut
+  std::uint64_t ascii_pairs_[256] = {};  // the same of ASCII, exactly: 128 bits a left character
 };
 
 }  // namespace mt::data

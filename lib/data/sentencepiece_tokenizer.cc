@@ -102,6 +102,20 @@ Unigram unigram_of(const SentencePieceModel& model) {
   return Unigram(std::move(parts));
 }
 
+// U+2581 in the text is the same as a space from here on.   gives  whether there was one
+bool blocks_to_spaces(std::string& text) {
+  const std::size_t hit = text.find(kBlock);
+  if (hit == std::string::npos) return false;
+  std::size_t out = hit;
+  for (std::size_t i = hit; i < text.size();) {
+    const bool block = text.compare(i, kBlock.size(), kBlock) == 0;
+    text[out++] = block ? ' ' : text[i];
+    i += block ? kBlock.size() : 1;
+  }
+  text.resize(out);
+  return true;
+}
+
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const std::optional<std::string>& eod_token,
@@ -112,7 +126,16 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const s
   if (model_.model_type == 2) {
     ScoredMerges made = merges_of(model_);
     outside_ = std::move(made.outside);
-    bpe_.emplace(std::move(made.parts));
+    if (model_.escape_spaces && !model_.space_is_suffix && !normalizer_.has_user_defined()) {
+      if (auto spaced = CharacterBpe::with_spaces_for(made.parts, kBlock)) {
+        bpe_.emplace(std::move(*spaced));
+        keeps_spaces_ = true;
+        SentencePieceModel plain = model_;
+        plain.escape_spaces = false;
+        normalizer_ = SentencePieceNormalizer(plain);
+      }
+    }
+    if (!bpe_) bpe_.emplace(std::move(made.parts));
   } else if (model_.model_type == 1) {
     unigram_.emplace(unigram_of(model_));
   } else {
@@ -169,6 +192,9 @@ void SentencePieceTokenizer::encode(std::string_view text, EncodeScratch& scratc
       [&](std::string_view segment) {
         scratch.normalized.clear();
         normalizer_.append(segment, scratch.normalized);
+        if (keeps_spaces_ && blocks_to_spaces(scratch.normalized) && model_.remove_extra_spaces) {
+          while (scratch.normalized.ends_with(' ')) scratch.normalized.pop_back();
+        }
         if (!scratch.normalized.empty()) encode_normalized(scratch.normalized, scratch, out);
       },
       [&](const AddedToken& t, bool emit) {

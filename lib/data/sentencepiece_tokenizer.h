@@ -50,7 +50,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<std::string> outside_;  // characters of pieces that are no piece: ids from vocab_size() on, while merging
   std::int32_t unknown_ = -1, byte_ids_[256];
   AddedTokenMatcher controls_;
-  bool parse_special_;
+  bool parse_special_, keeps_spaces_ = false;  // the BPE is over spaces, not U+2581
   std::optional<Id> eod_;
   std::uint64_t fingerprint_ = 0;
 };

@@ -107,6 +107,47 @@ std::optional<ByteLevelBpeParts> read_byte_level(const JsonFile& file, const dom
   return parts;
 }
 
+// "Replace ' ' by X", with or without "Prepend X" before it, as LLaMA's and Gemma's files have it.   gives  X, or empty
+std::string space_character(const Json& normalizer, bool& prepends) {
+  std::vector<Json> steps;
+  if (normalizer.is_object() && normalizer.value("type", "") == "Sequence") {
+    for (const Json& one : normalizer.at("normalizers")) steps.push_back(one);
+  } else {
+    steps.push_back(normalizer);
+  }
+  const Json& last = steps.empty() ? normalizer : steps.back();
+  if (steps.empty() || steps.size() > 2 || !last.is_object() || last.value("type", "") != "Replace") return "";
+  if (last.value("pattern", Json()) != Json{{"String", " "}}) return "";
+  const std::string character = last.value("content", "");
+  prepends = steps.size() == 2;
+  const bool same = !prepends || (steps[0].is_object() && steps[0].value("type", "") == "Prepend" &&
+                                  steps[0].value("prepend", "") == character);
+  return same ? character : "";
+}
+
+// Whether the pre-tokenizer finds nothing to do in text without spaces.
+bool cuts_at_spaces_only(const Json& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return true;
+  return pre_tokenizer.is_object() && pre_tokenizer.value("type", "") == "Split" &&
+         pre_tokenizer.value("pattern", Json()) == Json{{"String", " "}} && !pre_tokenizer.value("invert", false);
+}
+
+// Where spaces only become another character, leave them as they are and let the model see them so.
+void keep_spaces(const Json& normalizer, const Json& pre_tokenizer, PipelineParts& parts) {
+  const auto* bpe = std::get_if<CharacterBpe>(&parts.model);
+  bool prepends = false;
+  const std::string character = space_character(normalizer, prepends);
+  if (bpe == nullptr || character.empty() || !cuts_at_spaces_only(pre_tokenizer)) return;
+  std::optional<CharacterBpeParts> spaced = CharacterBpe::with_spaces_for(bpe->parts(), character);
+  if (!spaced) return;
+  Json steps = Json::array();
+  if (prepends) steps.push_back({{"type", "Prepend"}, {"prepend", " "}});
+  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", character}}}, {"content", " "}});
+  parts.normalizer = Normalizer(Json{{"type", "Sequence"}, {"normalizers", steps}});
+  parts.pre_tokenizer = PreTokenizer();
+  parts.model = CharacterBpe(std::move(*spaced));
+}
+
 template <class Parts>
 void check_surround(const JsonFile& file, const Parts& parts) {
   for (const std::vector<Id>* side : {&parts.surround.before, &parts.surround.after}) {
@@ -151,6 +192,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerS
                       std::move(surround),
                       false};
   check_surround(file, parts);
+  keep_spaces(normalizer, pre_tokenizer, parts);
   return std::make_unique<PipelineTokenizer>(with_settings(std::move(parts), spec, config));
 }
 

@@ -88,6 +88,34 @@ TEST(CharacterBpe, joins_unknown_characters_only_where_asked_and_then_cuts_nothi
   }
 }
 
+TEST(CharacterBpe, over_spaces_gives_the_ids_of_the_model_over_blocks) {
+  std::mt19937 random(23);
+  for (int round = 0; round < 20; ++round) {
+    const CharacterBpeParts parts = random_parts(random, true);
+    const auto spaced = CharacterBpe::with_spaces_for(parts, "▁");
+    ASSERT_TRUE(spaced);
+    const CharacterBpe blocks(parts), spaces(*spaced);
+    for (int i = 0; i < 50; ++i) {
+      const std::string text = random_text(random, 60);
+      std::string plain;
+      for (std::size_t k = 0; k < text.size(); ++k) {
+        const bool block = text.compare(k, 3, "▁") == 0;
+        plain += block ? ' ' : text[k];
+        if (block) k += 2;
+      }
+      Ids a, b;
+      blocks.encode(text, a);
+      spaces.encode(plain, b);
+      ASSERT_EQ(a, b) << text;
+    }
+  }
+  CharacterBpeParts holds_space = random_parts(random, true);
+  holds_space.tokens.add("a b", 5000);
+  holds_space.tokens.seal();
+  EXPECT_FALSE(CharacterBpe::with_spaces_for(holds_space, "▁"));
+  EXPECT_FALSE(CharacterBpe::with_spaces_for(random_parts(random, true), "_"));
+}
+
 TEST(CharacterBpe, without_an_unknown_token_an_unknown_character_is_an_error) {
   CharacterBpeParts parts;
   parts.tokens.add("a", 0);
