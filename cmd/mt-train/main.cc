@@ -1,5 +1,6 @@
 // mt-train: the hybrid-parallel trainer.
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -71,6 +72,8 @@ void check_ranks(const Given& given, int there) {
 
 int run_ranks(const Given& given) {
   given.launch.check();
+  // Who reads the log may go; the run goes on, saves, and says at its end that the log is not whole.
+  std::signal(SIGPIPE, SIG_IGN);
   const auto complete = [&](int world) {
     check_ranks(given, world);
     return mt::complete_options(given.options, world);
@@ -116,6 +119,7 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
     for (const auto& notice : flags->notices())
       if (mt::comm::launched_rank().rank == 0) mt::log::info("{}", notice);
     mt::options::note_idle_flags(table, mt::options::idle_training_flags(o));
+    o.json_lines = shared.json;
     given->script_ranks = flags->script_ranks().value_or(0);
     if (given->dry_run) return mt::dry_run(o, world_of_dry_run(*given), shared.json);
     return run_ranks(*given);

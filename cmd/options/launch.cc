@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signal_thread.h"
 #include "comm/rank_watch.h"
 #include "options/launcher_environment.h"
 
@@ -54,6 +55,7 @@ int run_threads(int num_ranks, const CommOptions& comm, const RankBody& body) {
 int run_mpi(CommOptions comm, const RankBody& body) {
   const auto page = comm::StatusPage::open(comm::launched_rank());
   comm::watch_rank(*page, {comm.timeout_s});
+  const SignalThread signals;
   comm.status = &page->mine();
   // The watcher of a silent rank knows more than the ranks that wait for it, so it speaks first.
   comm.timeout_s += 2;
@@ -103,8 +105,9 @@ int Launch::run(const RankBody& body) const {
   check();
   CommOptions comm;
   comm.timeout_s = timeout_min * 60;
+  if (local_ranks == 0 && comm::started_by_mpi()) return run_mpi(comm, body);
+  const SignalThread signals;
   if (local_ranks != 0) return run_threads(local_ranks, comm, body);
-  if (comm::started_by_mpi()) return run_mpi(comm, body);
   comm::StatusSlot slot;
   const auto world = comm::solo_world(comm);
   return located(slot, "", [&] { return body(*world, slot); });
@@ -112,10 +115,7 @@ int Launch::run(const RankBody& body) const {
 
 void speak_as_one(cli::Tool& tool) {
   tool.speaks = comm::launched_rank().rank == 0;
-  tool.on_fatal = [speaks = tool.speaks](int status) {
-    if (!speaks) ::usleep(500000);  // the one who speaks gets the time to
-    comm::abort_job(status);
-  };
+  tool.on_fatal = comm::abort_job;
 }
 
 }  // namespace mt::options

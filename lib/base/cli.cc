@@ -18,6 +18,8 @@ namespace mt::cli {
 
 namespace {
 
+constexpr unsigned kTurnToSpeak_us = 2000000;
+
 struct Switches {
   bool help = false, version = false, quiet = false, verbose = false;
   std::string config;
@@ -102,9 +104,9 @@ int run_command(const Tool& tool, const Command& command, int argc, char** argv)
   }
   try {
     p.table.parse(argc, argv);
-  } catch (const Error& e) {
-    if (tool.speaks) throw;
-    return static_cast<int>(e.code());
+  } catch (const Error&) {
+    if (!tool.speaks) ::usleep(kTurnToSpeak_us);
+    throw;
   }
   if (p.switches.verbose && p.switches.quiet && tool.speaks) log::warn("--quiet does nothing beside --verbose");
   if (p.switches.verbose) log::set_level(log::Level::verbose);

@@ -34,7 +34,8 @@ struct Tool {
   std::function<void(int)> on_fatal;
   // Written after the version number: "mpi yes, cuda no, nccl no".
   std::string backends;
-  // False where another process of the same job says what is wrong with the command line.
+  // False where another process of the same job says what is wrong with the command line, and ends the job: this one
+  // waits 2 s for that, and speaks where it is the only one.
   bool speaks = true;
 };
 

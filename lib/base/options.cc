@@ -47,7 +47,7 @@ void read_value(const std::string& text, std::uint64_t& into) { read_number(text
 void read_value(const std::string& text, double& into) {
   double value = 0;
   read_number(text, value, "a number");
-  if (std::isnan(value)) throw Error(Code::usage, fmt::format("wanted a number, found '{}'", text));
+  if (!std::isfinite(value)) throw Error(Code::usage, fmt::format("wanted a finite number, found '{}'", text));
   into = value;
 }
 void read_value(const std::string& text, bool& into) {

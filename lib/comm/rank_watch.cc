@@ -58,6 +58,7 @@ class Watcher {
     } else {
       ::sleep(2);  // our exit ends the job: let the one who speaks finish
     }
+    ask_launcher_to_abort(128 + number);
     return 128 + number;
   }
 

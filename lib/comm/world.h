@@ -35,7 +35,12 @@ std::unique_ptr<Communicator> mpi_world(const CommOptions& options = {});
 // Wait until a launcher has read what this rank wrote to its pipes (2 s at most): what is in a pipe when a rank aborts is
 // lost with it (seen in a third of all aborts).
 void drain_output();
-// End the whole job with this exit status, from any rank (MPI_Abort) after drain_output(); _exit where there is no MPI.
+// Ask the launcher to end the job, without MPI: PMI-1's abort on the descriptor PMI_FD names. Launchers take a plain exit
+// before MPI_Init for the end of a program that never wanted MPI, and let the other ranks wait in theirs.
+//   needs  MPI not started in this process, or the process that had started it is gone
+void ask_launcher_to_abort(int exit_status);
+// End the whole job with this exit status, from any rank, after drain_output(): MPI_Abort, or ask_launcher_to_abort()
+// and _exit where MPI is not started.
 [[noreturn]] void abort_job(int exit_status);
 // The same, agreed on: every rank of the world calls it with equal status. What was said on stdout is out before.
 [[noreturn]] void leave_job(Communicator& world, int exit_status);

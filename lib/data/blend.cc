@@ -23,7 +23,8 @@ std::optional<double> as_number(const std::string& word) {
 }  // namespace
 
 DataPath parse_data_path(const std::vector<std::string>& words) {
-  if (words.empty()) throw Error(Code::usage, "no token file given", "--data-path");
+  if (words.empty()) throw Error(Code::usage, "no token file given", "--data-path",
+                                 "--data-path PREFIX, --train-data-path PREFIX, or --mock-data");
   std::size_t numbers = 0;
   for (std::size_t i = 0; i < words.size(); i += 2) numbers += as_number(words[i]) ? 1 : 0;
   if (words.size() % 2 == 1 || numbers == 0) return {words, {}};

@@ -98,6 +98,8 @@ GptDataset::GptDataset(const IndexedDataset& tokens, SequenceRange range, const 
                 fmt::format("{} tokens in {} sequences: no sample of {} + 1 tokens", per_epoch, documents, seq),
                 tokens.prefix(), "more text, or a shorter --seq-length");
   }
+  if (options.num_samples > kMaxCount)
+    throw Error(Code::data, fmt::format("{} samples wanted: over 2^32", options.num_samples), tokens.prefix());
   num_epochs_ = epochs_for(per_epoch, options.num_samples, seq);
   if (documents * num_epochs_ > kMaxCount || (num_epochs_ * per_epoch - 1) / seq > kMaxCount) {
     throw Error(Code::data,

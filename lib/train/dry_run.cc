@@ -121,7 +121,7 @@ void print_text(const Json& head, const Placement& placement, RankSizes& sizes) 
 
 // One object, written piece by piece: lists of a million ranks are never whole in memory.
 void print_json(const Json& head, const Placement& placement, RankSizes& sizes) {
-  std::string text = head.dump();
+  std::string text = json_line(head);
   text.back() = ',';
   cli::part(text + "\"groups\":{");
   const char* comma = "";
@@ -142,7 +142,7 @@ void print_json(const Json& head, const Placement& placement, RankSizes& sizes) 
   for (std::size_t r = 0; r < placement.coordinates.size(); ++r) {
     const Json& mine = sizes.of(placement.coordinates[r]);
     std::string& rest = texts[&mine];
-    if (rest.empty()) rest = mine.dump().substr(1);
+    if (rest.empty()) rest = json_line(mine).substr(1);
     cli::part(fmt::format("{}{{\"rank\":{},{}", r == 0 ? "" : ",", r, rest));
   }
   cli::part("]}\n");

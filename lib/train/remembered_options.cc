@@ -56,7 +56,7 @@ namespace {
 
 std::string value_text(const Json& v) {
   if (v.is_string()) return v.get<std::string>();
-  if (!v.is_array()) return v.dump();
+  if (!v.is_array()) return json_line(v);
   std::string words;
   for (const auto& word : v) words += (words.empty() ? "" : " ") + value_text(word);
   return words.empty() ? "not given" : words;

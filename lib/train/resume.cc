@@ -58,6 +58,26 @@ void require_same_model(const TrainingRun& run, const Reader& reader) {
 
 namespace {
 
+// The flags behind a number of the schedule. Lengths are kept in samples, so another batch makes them others.
+std::string said_by(const std::string& key) {
+  static const std::pair<const char*, const char*> flags[] = {
+      {"max_lr", "--lr"},
+      {"min_lr", "--min-lr"},
+      {"warmup_init", "--lr-warmup-init"},
+      {"warmup_samples", "the warm-up (--lr-warmup-iters, -samples or -fraction; in samples)"},
+      {"decay_samples", "the decay (--lr-decay-iters times --global-batch-size, or -samples; in samples)"},
+      {"wsd_decay_samples", "WSD's decay (--lr-wsd-decay-iters times --global-batch-size, or -samples; in samples)"},
+      {"style", "--lr-decay-style (its number)"},
+      {"wsd_style", "--lr-wsd-decay-style (its number)"},
+      {"start_weight_decay", "--start-weight-decay"},
+      {"end_weight_decay", "--weight-decay or --end-weight-decay"},
+      {"weight_decay_samples", "the weight decay's growth (--train-iters times --global-batch-size; in samples)"},
+      {"weight_decay_style", "--weight-decay-incr-style (its number)"}};
+  for (const auto& [name, flag] : flags)
+    if (key == name) return flag;
+  return key;
+}
+
 void agree_on_schedule(TrainingRun& run, const Json& training) {
   const auto& o = run.options;
   const std::string where = "the checkpoint's training state";
@@ -69,12 +89,20 @@ void agree_on_schedule(TrainingRun& run, const Json& training) {
   if (o.lr.override_scheduler) return;
   const Json mine = to_json(run.lr), theirs = to_json(stored);
   const bool constant_decay = run.lr.start_weight_decay == run.lr.end_weight_decay;
+  std::string clashes;
   for (const auto& [key, value] : mine.items())
     if (value != theirs[key] && !(constant_decay && key == "weight_decay_samples"))
-      throw Error(Code::config,
-                  fmt::format("{} is {} here and {} in the checkpoint", key, value.dump(), theirs[key].dump()), o.load,
-                  "repeat the run's options, or say --override-opt-param-scheduler or "
-                  "--use-checkpoint-opt-param-scheduler");
+      clashes += fmt::format("{}{} is {} here and {} in the checkpoint", clashes.empty() ? "" : "; ", said_by(key),
+                             json_line(value), json_line(theirs[key]));
+  if (!clashes.empty())
+    throw Error(Code::config, clashes, o.load,
+                "repeat the run's options, or say --override-opt-param-scheduler or "
+                "--use-checkpoint-opt-param-scheduler");
+}
+
+template <class T>
+T field_or(const Json& j, const char* key, T otherwise, const std::string& where) {
+  return j.contains(key) ? json_field<T>(j, key, where) : otherwise;
 }
 
 // Where the saved run stood.
@@ -85,9 +113,9 @@ void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::stri
   run.at.consumed_valid_samples = json_field<std::int64_t>(t, "consumed_valid_samples", where);
   run.at.schedule_samples = json_field<std::int64_t>(t, "schedule_samples", where);
   run.at.skipped = json_field<std::int64_t>(t, "skipped_steps", where);
-  run.at.skipped_samples = t.value("skipped_samples", std::int64_t{0});
-  run.at.largest_early_loss = t.value("largest_early_loss", 0.0);
-  run.at.early_losses = t.value("early_losses", std::int64_t{0});
+  run.at.skipped_samples = field_or<std::int64_t>(t, "skipped_samples", 0, where);
+  run.at.largest_early_loss = field_or<double>(t, "largest_early_loss", 0, where);
+  run.at.early_losses = field_or<std::int64_t>(t, "early_losses", 0, where);
   if (what_to_load(run.options) == LoadWhat::everything)
     run.optimizer->set_num_steps(json_field<std::int64_t>(t, "optimizer_steps", where));
   if (t.contains("loss_scaler")) run.loss_scaler.restore(run.stream, t["loss_scaler"], where);
@@ -108,7 +136,12 @@ void load_checkpoint(TrainingRun& run, const Reader& reader) {
   const std::string where = reader.dir().string();
   load_training(reader, run.stream, run.groups, *run.store, *run.optimizer, what_to_load(run.options));
   if (run.speaks()) log::info("loaded iteration {} from {}", meta.iteration, where);
-  if (!run.options.finetune) take_position(run, meta, where);
+  try {
+    if (!run.options.finetune) take_position(run, meta, where);
+  } catch (const Json::exception& e) {
+    throw Error(Code::corrupt, std::string("the training state is not what it should be: ") + e.what(), where,
+                "mt-ckpt info shows it");
+  }
   if (!meta.tokenizer.empty() && !run.data.tokenizer_fingerprint.empty() &&
       meta.tokenizer != run.data.tokenizer_fingerprint)
     throw Error(Code::config, "the checkpoint was trained with another tokenizer than the data was encoded with", where,

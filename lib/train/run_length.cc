@@ -52,6 +52,13 @@ void check_countable(const TrainingOptions& o, Problems& problems) {
       problems.push_back({fmt::format("{} {} of global-batch-size {} are more than {} samples", name, steps,
                                       o.batch.global_batch, BatchSchedule::kMostSamples),
                           fmt::format("--{} {}", name, most)});
+  for (const auto& [name, samples] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {"train-samples", o.train_samples.value_or(0)}, {"lr-warmup-samples", o.lr.warmup_samples},
+           {"lr-decay-samples", o.lr.decay_samples.value_or(0)},
+           {"lr-wsd-decay-samples", o.lr.wsd_decay_samples.value_or(0)}})
+    if (samples > BatchSchedule::kMostSamples)
+      problems.push_back({fmt::format("{} {} is more than {}", name, samples, BatchSchedule::kMostSamples),
+                          fmt::format("--{} {}", name, BatchSchedule::kMostSamples)});
 }
 
 // In steps or in samples, not both; as in Megatron.
@@ -86,7 +93,7 @@ void check_curve(const TrainingOptions& o, Problems& problems) {
   if (o.train_iters > 0 && warm > 0 && warm >= decay)
     add(fmt::format("lr-warmup-{} {} is not below lr-decay-{} {}", unit, warm, unit, decay),
         fmt::format("--lr-warmup-{} {}", unit, decay - 1));
-  if (last > decay)
+  if (last > 0 && last > decay)
     add(fmt::format("lr-wsd-decay-{} {} is more than the decay, {}", unit, last, decay),
         fmt::format("--lr-wsd-decay-{} {}", unit, decay));
 }

@@ -116,10 +116,20 @@ void RunReporter::draw(const StepReport& r) {
   write_curves([](TensorboardWriter& to) { to.flush(); });
 }
 
-void RunReporter::record(Json event) {
+void RunReporter::print(const std::string& text) {
+  if (options_.json_lines) return;
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void RunReporter::record(Json event, bool shown) {
+  if (options_.emulated_ms) event["emulated"] = true;
+  if (options_.json_lines && shown) {
+    std::printf("%s\n", json_line(event).c_str());
+    std::fflush(stdout);
+  }
   if (!log_) return;
   const bool important = event["event"] != "step";
-  if (options_.emulated_ms) event["emulated"] = true;
   try {
     log_->append(std::move(event));
   } catch (const Error& e) {
@@ -151,7 +161,7 @@ void RunReporter::step(const StepReport& r) {
   if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
   if (r.spike) e["spike"] = true;
-  record(std::move(e));
+  record(std::move(e), log_is_due(options_, r.iteration));
   draw(r);
   interval_s_ += r.step_s;
   ++interval_steps_;
@@ -164,8 +174,7 @@ void RunReporter::step(const StepReport& r) {
   const double step_s = interval_s_ / static_cast<double>(interval_steps_);
   const std::string line = options_.emulated_ms ? emulated_log_line(r, options_.train_iters, step_s)
                                                 : log_line(r, options_.train_iters, step_s, loss);
-  std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+  print(line);
   interval_s_ = interval_loss_ = 0;
   interval_steps_ = interval_losses_ = 0;
 }
@@ -192,8 +201,7 @@ void RunReporter::evaluation(std::int64_t iteration, const std::string& name, do
       " validation loss at iteration {} on {} set | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", iteration, name,
       loss, ppl);
   const std::string dashes(line.size(), '-');
-  std::printf("%s\n%s\n%s\n", dashes.c_str(), line.c_str(), dashes.c_str());
-  std::fflush(stdout);
+  print(dashes + "\n" + line + "\n" + dashes);
   record({{"event", "evaluation"}, {"iteration", iteration}, {"name", name}, {"loss", loss}, {"ppl", ppl},
           {"tokens", tokens}});
   const std::string tag = "lm loss " + (name == "validation" || name == "test" ? name : "validation-" + name);

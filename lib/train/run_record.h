@@ -63,7 +63,8 @@ class RunReporter {
   void end(const std::string& status);
 
  private:
-  void record(Json event);
+  void record(Json event, bool shown = true);
+  void print(const std::string& text);  // a line of Megatron's, unless events are printed
   void draw(const StepReport& report);
   // Curves are no reason to end a run: a file that cannot be written is a warning, once.
   void write_curves(const std::function<void(TensorboardWriter&)>& write);

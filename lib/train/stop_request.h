@@ -6,7 +6,9 @@
 
 namespace mt {
 
-// Catches TERM, INT and USR1 (batch systems send it ahead of a limit) while alive; the old handlers come back after. One a process is enough for all its ranks.
+// Catches TERM, INT and USR1 (batch systems send it ahead of a limit) while alive; the old handlers come back after.
+// One a process is enough for all its ranks. The process needs a base/signal_thread.h, or the handler may run on a
+// thread that computes.
 class StopRequest {
  public:
   StopRequest();

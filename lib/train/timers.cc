@@ -25,7 +25,7 @@ bool is_shown(Timeline::Kind kind, int level) {
 std::string totals_text(const Totals& totals) {
   Json j = Json::object();
   for (const auto& [name, total] : totals) j[name] = {static_cast<int>(total.kind), total.seconds};
-  return j.dump();
+  return json_line(j);
 }
 
 Totals totals_from_text(const std::string& text) {

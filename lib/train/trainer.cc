@@ -59,9 +59,10 @@ void tell_times(TrainingRun& run, std::int64_t& since) {
   since = run.at.iteration;
   if (!run.speaks()) return;
   const char* label = run.options.emulated_ms ? kEmulatedLabel : "";
-  if (const auto text = timers_text(ranks, timers, steps); !text.empty()) std::printf("%s%s\n", label, text.c_str());
-  if (timers.straggler) std::printf("%s%s\n", label, straggler_text(ranks, steps).c_str());
-  std::fflush(stdout);
+  std::FILE* to = run.options.json_lines ? stderr : stdout;  // text beside objects would make both unreadable
+  if (const auto text = timers_text(ranks, timers, steps); !text.empty()) std::fprintf(to, "%s%s\n", label, text.c_str());
+  if (timers.straggler) std::fprintf(to, "%s%s\n", label, straggler_text(ranks, steps).c_str());
+  std::fflush(to);
 }
 
 std::vector<std::string> row_names(const TrainingRun& run) {
@@ -71,6 +72,16 @@ std::vector<std::string> row_names(const TrainingRun& run) {
     names.push_back(fmt::format("rank {}: tp {}, dp {}, pp {}", r, c.tp, c.dp, c.pp));
   }
   return names;
+}
+
+void tell_early_end(const TrainingRun& run, int code) {
+  const bool by_signal = code == static_cast<int>(Code::signal_saved);
+  if (!run.speaks() || (!by_signal && code != static_cast<int>(Code::time_limit))) return;
+  const auto& o = run.options;
+  log::line(fmt::format("{} after iteration {} of {}; {}",
+                        by_signal ? "left on a signal" : "left at the limit of --exit-duration-in-mins",
+                        run.at.iteration, o.train_iters,
+                        o.save.empty() ? "nothing is saved: there is no --save" : "saved, --load goes on from there"));
 }
 
 int run_loop(TrainingRun& run, TraceFile* trace) {
@@ -112,6 +123,7 @@ int run_loop(TrainingRun& run, TraceFile* trace) {
   if (!good && run.speaks())
     log::line(fmt::format("giving up at iteration {}: {} steps in a row had gradients that are not finite; the last "
                           "checkpoint is untouched", at.iteration, at.skipped_in_a_row));
+  tell_early_end(run, code);
   if (run.report) run.report->end(code == 0 ? "done" : code_name(static_cast<Code>(code)));
   run.store->finish_reduce(run.stream, run.groups);  // gathers of the last step's weights
   if (trace) trace->finish(*run.timeline, run.stream);

@@ -103,6 +103,7 @@ struct TrainingOptions {
   bool full_validation = false, multiple_validation_sets = false;
   std::vector<std::string> validation_set_names;
   std::int64_t log_interval = 100;
+  bool json_lines = false;  // standard output carries run.jsonl's events, steps by log_interval, not Megatron's lines
   std::int64_t non_finite_limit = 10;  // steps skipped in a row before the run gives up
   double exit_duration_min = 0;        // leave after so many minutes; 0: never
   std::int64_t exit_interval = 0;      // leave at iterations that are multiples of it; 0: never

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
@@ -23,7 +24,7 @@ namespace {
 
 // Ranks started with different options would train different things and call it one run.
 void require_same_options(const TrainingOptions& o, Communicator& world, Stream& stream) {
-  const auto digest = static_cast<std::int64_t>(xxh3(o.resolved.dump() + parallel_text(o.parallel)) >> 2);
+  const auto digest = static_cast<std::int64_t>(xxh3(json_line(o.resolved) + parallel_text(o.parallel)) >> 2);
   std::int64_t bounds[2] = {digest, -digest};
   world.all_reduce(stream, View(bounds, DType::i64, {2}), Reduce::max).wait_host();
   if (bounds[0] != -bounds[1])

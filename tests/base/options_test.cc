@@ -268,7 +268,8 @@ TEST_F(OptionsTest, WrongValuesNameFlagWantedAndFound) {
   EXPECT_EQ(error({"--save-interval", "99999999999"}),
             "wanted an integer, found '99999999999', which is out of range: --save-interval");
   EXPECT_EQ(error({"--seed", "-1"}), "wanted an integer of 0 or more, found '-1': --seed");
-  EXPECT_EQ(error({"--lr", "nan"}), "wanted a number, found 'nan': --lr");
+  for (const std::string value : {"nan", "inf", "-inf"})
+    EXPECT_EQ(error({"--lr", value.c_str()}), "wanted a finite number, found '" + value + "': --lr");
   EXPECT_EQ(error({"--lr="}), "a value is missing: --lr (write --lr LR)");
   EXPECT_EQ(error({"--lr", ""}), "wanted a number, found '': --lr");
   EXPECT_EQ(error({"--betas", "1", "b"}), "wanted a number, found 'b': --betas");

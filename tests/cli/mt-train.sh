@@ -111,6 +111,30 @@ expect 3 "what is there is no trace" mt-train "${tiny[@]}" --trace notes.txt --m
 grep -q 'iteration *20/ *20' said.txt && ! grep -q '^status' said.txt || fail "$(cat said.txt)"
 expect 5 "no/where/t.json" mt-train "${tiny[@]}" --trace no/where/t.json --metrics-file timed2.jsonl
 
+# Events in place of Megatron's lines.
+expect 0 "" mt-train "${tiny[@]}" --local-ranks 2 --json --eval-interval 2 --eval-iters 1 --timing-log-level 1 --metrics-file json.jsonl
+grep -vq '^{"event":' out.txt && fail "not objects alone: $(cat out.txt)"
+for event in run step evaluation end; do
+  grep -q "^{\"event\":\"$event\"" out.txt || fail "no event $event: $(cat out.txt)"
+done
+
+# A reader that goes away ends no run: it is told at the end, after the save.
+(mt-train "${tiny[@]}" --train-iters 40 --log-interval 1 --save read --metrics-file read.jsonl 2> err.txt ||
+  echo $? > status) | head -1 > /dev/null
+[ "$(cat status)" = 5 ] || fail "status $(cat status): $(cat err.txt)"
+grep -q "standard output" err.txt || fail "$(cat err.txt)"
+[ "$(cat read/latest_checkpointed_iteration.txt)" = 40 ] || fail "nothing saved"
+rm -rf read
+
+# Names are bytes.
+expect 0 "" mt-train "${tiny[@]}" --save $'r\xff\xfen' --metrics-file bytes.jsonl
+[ -f $'r\xff\xfen/latest_checkpointed_iteration.txt' ] || fail "not saved there"
+
+# Numbers no run can have.
+expect 2 "wanted a finite number, found 'inf': --end-weight-decay" mt-train "${tiny[@]}" --end-weight-decay inf
+most=9223372036854775807
+expect 3 "train-samples $most is more than 9007199254740992" mt-train "${tiny[@]/--train-iters/--train-samples}" --train-samples $most
+
 # A named checkpoint that is not there: one message, nothing written, on every rank.
 expect 5 "no such checkpoint directory: nowhere" mt-train "${tiny[@]}" --load nowhere --save new --local-ranks 2
 [ "$(wc -l < err.txt)" = 1 ] || fail "more than one line: $(cat err.txt)"
@@ -167,6 +191,8 @@ grep -q "iteration *3/ *3" out.txt || fail "$(cat out.txt)"
 echo '{"text": "zebra, zebra, zebra, zebra, zebra, zebra, zebra"}' > z.jsonl
 mt-preprocess --input z.jsonl --output-prefix z --tokenizer-type ByteTokenizer --registry none --quiet
 expect 4 "the vocabulary has 64" mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 --vocab-size 64
+expect 4 "samples wanted: over 2^32" timeout 20 mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 \
+  --vocab-size 257 --train-iters 4611686018427
 
 expect 5 "standard output" sh -c "mt-train ${tiny[*]} > /dev/full"
 echo ok

@@ -1,12 +1,18 @@
 # A rank fails in each of the ways it can (tests/drills/mt-train.sh).
 if(MT_HAVE_MPI)
-  foreach(drill throw kill stop term-training term-evaluation config)
+  foreach(drill throw kill stop term-training term-evaluation config early early-term)
     mt_script_test(drill.mt-train.${drill}.4 drills/mt-train.sh ARGS ${drill} 4 LABELS mpi)
   endforeach()
   foreach(drill throw kill)
     mt_script_test(drill.mt-train.${drill}.2 drills/mt-train.sh ARGS ${drill} 2 LABELS mpi)
   endforeach()
 endif()
+
+foreach(way solo threads)
+  mt_script_test(drill.signals.${way} drills/signals.sh ARGS ${way} 3 LABELS cli)
+endforeach()
+mt_script_test(drill.signals.mpi drills/signals.sh ARGS mpi 2 LABELS "cli;mpi")
+mt_script_test(drill.signals.storm drills/signals.sh ARGS solo 100 LABELS nightly)
 
 # kill -9 at random moments, and at every file operation of a save: a sample always, everything in the full run.
 mt_script_test(drill.kill_anywhere.50 drills/kill_anywhere.sh ARGS 50 LABELS "cli;mpi")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One rank of a job fails, and the person is told who, where and what; nothing stays behind.
-#   mt-train.sh throw|kill|stop|term-training|term-evaluation|config RANKS
+#   mt-train.sh throw|kill|stop|term-training|term-evaluation|config|early|early-term RANKS
 set -uo pipefail
 drill="$1" ranks="$2"
 [ -n "${MT_TEST_MPIEXEC:-}" ] || { echo "skipped: this build has no MPI"; exit 77; }
@@ -127,6 +127,34 @@ case "$drill" in
     [ "$status" = 3 ] || fail "status $status, 3 wanted"
     first_line_says "1 problem"
     reports 1
+    ;;
+  early) # one rank leaves before it has started MPI, where the others wait for it
+    cat > "$work/one_wrong.sh" <<'END'
+#!/bin/sh
+[ "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-}}" = "$MT_TEST_VICTIM" ] && set -- "$@" --bogus
+exec "$MT_TEST_TOOL" "$@"
+END
+    chmod +x "$work/one_wrong.sh"
+    MT_TEST_VICTIM="$victim" MT_TEST_TOOL="$MT_TEST_BIN/mt-train" MT_TEST_JOB="$work" \
+      "$MT_TEST_MPIEXEC" -n "$ranks" "$work/one_wrong.sh" "${model[@]}" "${forever[@]}" \
+      > "$work/out" 2> "$work/err" < /dev/null &
+    job=$!
+    ends_within 10
+    [ "$status" = 2 ] || fail "status $status, 2 wanted"
+    first_line_says "unknown flag: --bogus"
+    ;;
+  early-term) # before the watcher stands, and before MPI does
+    for wait_s in 0.01 0.02 0.03 0.05; do
+      start "${forever[@]}"
+      sleep "$wait_s"
+      for _ in $(seq 100); do
+        [ -z "$(pid_of_victim)" ] || break
+        sleep 0.01
+      done
+      kill -TERM "$(pid_of_victim)"
+      ends_within 10
+      [ "$status" != 0 ] || fail "status 0"
+    done
     ;;
   *) echo "no drill '$drill'"; exit 2 ;;
 esac

@@ -51,6 +51,7 @@ void abort_job(int exit_status) {
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
   if (initialized && !finalized) MPI_Abort(MPI_COMM_WORLD, exit_status);
+  if (!initialized) ask_launcher_to_abort(exit_status);
   ::_exit(exit_status);
 }
 
