@@ -87,7 +87,6 @@ Unigram unigram_of(const SentencePieceModel& model) {
     if (piece.type != PieceType::normal) continue;
     const auto score = static_cast<double>(piece.score);
     parts.min_score = first ? score : std::min(parts.min_score, score);
-    parts.max_score = first ? score : std::max(parts.max_score, score);
     first = false;
   }
   parts.unknown = model.first_of(PieceType::unknown);

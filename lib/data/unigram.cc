@@ -13,6 +13,7 @@ namespace mt::data {
 namespace {
 
 constexpr double kUnknownPenalty = 10.0;
+constexpr double kRestartAbove = 100000.0;  // SentencePiece's
 
 PrefixTrie build_trie(const std::vector<UnigramParts::Piece>& pieces) {
   std::vector<PrefixTrie::Key> keys;
@@ -45,13 +46,21 @@ void Unigram::find_best(std::string_view piece, std::vector<UnigramScratch::Node
                                                             static_cast<float>(kUnknownPenalty))
                                       : parts_.min_score - kUnknownPenalty;
   nodes.assign(piece.size() + 1, {});
-  const auto offer = [&nodes, rounded](std::size_t end, std::size_t begin, std::int32_t id, double score) {
+  std::size_t frontier = 0;  // the last place that was reached
+  const auto offer = [&nodes, &frontier, rounded](std::size_t end, std::size_t begin, std::int32_t id, double score) {
     UnigramScratch::Node& node = nodes[end];
+    frontier = std::max(frontier, end);
     score = rounded(score);
     if (node.begin >= 0 && score <= node.score) return;
     node = {score, static_cast<std::int32_t>(begin), id};
   };
   for (std::size_t begin = 0; begin < piece.size();) {
+    if (single && std::abs(nodes[begin].score) > kRestartAbove) {  // scores begin anew, so that small ones still count
+      const double offset = nodes[begin].score;
+      for (std::size_t i = begin; i <= frontier; ++i) {
+        if (i == begin || nodes[i].begin >= 0) nodes[i].score = rounded(nodes[i].score - offset);
+      }
+    }
     const double here = nodes[begin].score;
     const std::size_t next = begin + decode_utf8(piece.data() + begin).size;
     bool has_character = false;
@@ -60,10 +69,7 @@ void Unigram::find_best(std::string_view piece, std::vector<UnigramScratch::Node
       const std::int32_t id = trie_.value(node);
       if (id < 0) continue;
       double score = scores_[static_cast<std::size_t>(id)];
-      if (std::isnan(score)) {  // a bonus for its length, in single precision up to the subtraction
-        const auto length = static_cast<float>(i + 1 - begin);
-        score = static_cast<double>(length * static_cast<float>(parts_.max_score)) - 0.1;
-      }
+      if (std::isnan(score)) score = static_cast<double>(static_cast<float>(0.1 * static_cast<double>(i - begin)));
       offer(i + 1, begin, id, score + here);
       has_character |= i + 1 == next;
     }

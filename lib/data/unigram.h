@@ -3,7 +3,9 @@
 //
 // Viterbi over the characters, tokens found by walking a trie; an unknown character costs the lowest score less 10.
 // Two programs make such models and round differently, and near-ties decide ids, so both are followed: Hugging Face's
-// library adds in double precision, SentencePiece keeps the best score of each place in single precision.
+// library adds in double precision, SentencePiece keeps the best score of each place in single precision and
+// starts them anew at 100,000. Ids are those of SentencePiece 0.2.3; older versions differ here, and in how much they
+// prefer user-defined pieces.
 // Code: data/unigram.cc. Tests: tests/data/piece_models_test.cc (every cut tried), peer_vectors_test.cc.
 
 #include <cstdint>
@@ -21,14 +23,14 @@ struct UnigramParts {
   struct Piece {
     std::string text;   // empty: an id that no text gives
     double score = 0;
-    bool user_defined = false;  // always preferred (SentencePiece)
+    bool user_defined = false;  // always preferred (SentencePiece): its score is a tenth of its bytes less one
   };
   std::vector<Piece> pieces;   // by id
   std::int32_t unknown = -1;   // id for characters without a token; -1: they are an error
   std::int32_t byte_ids[256];  // for byte_fallback; -1: not there
   bool byte_fallback = false;  // an unknown stretch becomes the tokens of its bytes if all are there
   UnigramRounding rounding = UnigramRounding::huggingface;
-  double min_score = 0, max_score = 0;  // over ordinary pieces
+  double min_score = 0;  // over ordinary pieces
 };
 
 // Scratch of a thread.
