@@ -305,7 +305,7 @@ class PointToPoint final : public ThreadWork {
     }
     if (it->second.bytes != x_.bytes())
       throw Error(Code::comm, fmt::format("{} bytes sent, {} expected", it->second.bytes, x_.bytes()), "point to point");
-    std::memcpy(x_.data, it->second.data, x_.bytes());
+    if (x_.bytes() > 0) std::memcpy(x_.data, it->second.data, static_cast<std::size_t>(x_.bytes()));
     it->second.taken = true;
     return true;
   }
