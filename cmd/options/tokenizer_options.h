@@ -26,7 +26,7 @@ struct TokenizerFlags {
     table.add("vocab-file", vocab_file, "FILE", "vocab.json (GPT2BPETokenizer) or vocab.txt (BertWordPiece...)");
     table.add("merge-file", merge_file, "FILE", "merges.txt (GPT2BPETokenizer)");
     table.add("tokenizer-hf-no-include-special-tokens", no_include_special, "",
-              "nothing around texts, whatever the post-processor says (HuggingFaceTokenizer, BertWordPiece...)");
+              "nothing around texts, whatever the post-processor says (HuggingFaceTokenizer)");
     table.add("eod-token", eod_token, "S", "token that ends a document; by default the tokenizer's own");
     table.add("vocab-size", vocab_size, "N", "number of ids (NullTokenizer; TikTokenizer with a JSON list)");
     table.add("tiktoken-pattern", tiktoken_pattern, "P",

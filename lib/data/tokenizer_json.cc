@@ -165,6 +165,23 @@ Parts with_settings(Parts parts, const TokenizerSpec& spec, const fs::path& conf
   return parts;
 }
 
+// Special tokens that stand in the vocabulary too are spelled by plain text; unless they are asked for, they are not
+// to come of it. (Merges do not make them.)
+void hide_specials(const TokenTable& tokens, const std::vector<AddedToken>& added, PieceModel& model) {
+  std::vector<Id> ids;
+  for (const AddedToken& token : added)
+    if (token.special) ids.push_back(token.id);
+  if (ids.empty()) return;
+  if (auto* words = std::get_if<WordPiece>(&model)) words->hide(tokens, ids);
+  if (auto* words = std::get_if<WordLevel>(&model)) words->hide(tokens, ids);
+  if (auto* unigram = std::get_if<Unigram>(&model)) {
+    UnigramParts parts = unigram->parts();
+    for (const Id id : ids)
+      if (static_cast<std::size_t>(id) < parts.pieces.size()) parts.pieces[static_cast<std::size_t>(id)].text.clear();
+    *unigram = Unigram(std::move(parts));
+  }
+}
+
 std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerSpec& spec, const fs::path& config) {
   dom::element model, e;
   if (!member(file.root, "model", model)) file.broken("no 'model': not a tokenizer.json");
@@ -182,6 +199,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerS
   PieceModel piece_model = read_piece_model(file, model, tokens);
   std::vector<AddedToken> added =
       read_added_tokens(file, [](std::string_view s) { return std::string(s); }, tokens, nullptr);
+  if (!spec.parse_special) hide_specials(tokens, added, piece_model);
   PipelineParts parts{std::move(tokens),
                       Normalizer(normalizer),
                       PreTokenizer(pre_tokenizer),
@@ -257,7 +275,6 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
       throw Error(Code::data, fmt::format("no token {} among {} lines", name, next), where, "a vocab.txt of BERT");
     }
   }
-  const Id cls = *tokens.find("[CLS]"), sep = *tokens.find("[SEP]");
   TokenizerSpec with_end = spec;
   if (!with_end.eod_token) with_end.eod_token = "[SEP]";
   PipelineParts parts{std::move(tokens),
@@ -267,7 +284,7 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
                       TokenDecoder(Json{{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}),
                       std::move(added),
                       std::nullopt,
-                      {{cls}, {sep}},
+                      {},
                       false};
   return std::make_unique<PipelineTokenizer>(with_settings(std::move(parts), with_end, {}));
 }

@@ -10,10 +10,12 @@ namespace mt::data {
 namespace {
 
 // Tokens that start with `prefix`, without it.
-PrefixTrie trie_of(const TokenTable& tokens, std::string_view prefix) {
+//   hidden  ids left out
+PrefixTrie trie_of(const TokenTable& tokens, std::string_view prefix, const std::vector<std::int32_t>& hidden = {}) {
   std::vector<PrefixTrie::Key> keys;
   for (std::int32_t id = 0; id < tokens.size(); ++id) {
     if (!tokens.has(id) || !tokens.token(id).starts_with(prefix)) continue;
+    if (std::find(hidden.begin(), hidden.end(), id) != hidden.end()) continue;
     keys.emplace_back(tokens.token(id).substr(prefix.size()), id);
   }
   return PrefixTrie(std::move(keys));
@@ -39,6 +41,11 @@ WordPiece::WordPiece(const TokenTable& tokens, WordPieceParts parts)
       next_(trie_of(tokens, parts_.prefix)),
       unknown_(tokens.find(parts_.unknown).value_or(-1)) {}
 
+void WordPiece::hide(const TokenTable& tokens, const std::vector<std::int32_t>& ids) {
+  first_ = trie_of(tokens, "", ids);
+  next_ = trie_of(tokens, parts_.prefix, ids);
+}
+
 void WordPiece::encode(std::string_view word, std::vector<std::int32_t>& ids) const {
   if (word.size() > parts_.max_characters && characters_of(word) > parts_.max_characters) {
     return add_unknown(word, unknown_, ids);
@@ -61,6 +68,10 @@ std::string WordPiece::description() const {
 
 WordLevel::WordLevel(const TokenTable& tokens, const std::string& unknown)
     : words_(trie_of(tokens, "")), unknown_(tokens.find(unknown).value_or(-1)) {}
+
+void WordLevel::hide(const TokenTable& tokens, const std::vector<std::int32_t>& ids) {
+  words_ = trie_of(tokens, "", ids);
+}
 
 void WordLevel::encode(std::string_view word, std::vector<std::int32_t>& ids) const {
   const std::int32_t id = words_.find(word);

@@ -27,6 +27,8 @@ class WordPiece {
   // Append the ids of a word; a word that cannot be spelled to its end is one unknown.
   //   fails  Error{data}: that, and the unknown token is not in the vocabulary
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
+  // From now on no text gives these ids (as the unknown token they still come).   needs  the tokens of before
+  void hide(const TokenTable& tokens, const std::vector<std::int32_t>& ids);
   std::string description() const;
 
  private:
@@ -38,6 +40,7 @@ class WordPiece {
 class WordLevel {
  public:
   WordLevel(const TokenTable& tokens, const std::string& unknown);
+  void hide(const TokenTable& tokens, const std::vector<std::int32_t>& ids);  // as WordPiece::hide
   //   fails  Error{data}: a word that is no token, and the unknown token is none either
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
   std::string description() const { return "word-level"; }

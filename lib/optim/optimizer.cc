@@ -113,6 +113,7 @@ void Optimizer::publish(Stream& stream, const Groups& groups) {
     for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
       ops::cast(stream, {.x = shard_master(i), .out = store_.shard_weight(i)});
   store_.publish_weights(stream, groups);
+  store_.await_gathers(stream);  // a load may write the same weights next
 }
 
 void Optimizer::find_norm_parts(const Groups& groups) {

@@ -367,8 +367,7 @@ void ParameterStore::finish_reduce(Stream& stream, const Groups& groups) {
   go_across(stream, groups);
   for (auto& h : in_flight_) h.wait(stream);
   in_flight_.clear();
-  for (auto& [i, h] : arriving_) h.wait(stream);
-  arriving_.clear();
+  await_gathers(stream);
   if (whole_grads()) return;
   for (const auto& b : plan_.buckets) {
     if (!tied(b)) continue;
@@ -377,6 +376,11 @@ void ParameterStore::finish_reduce(Stream& stream, const Groups& groups) {
     zero_bytes(stream, second.data, second.bytes());
     if (groups.inter) groups.inter->all_reduce(stream, first, Reduce::sum).wait(stream);
   }
+}
+
+void ParameterStore::await_gathers(Stream& stream) {
+  for (auto& [i, h] : arriving_) h.wait(stream);
+  arriving_.clear();
 }
 
 void ParameterStore::publish_weights(Stream& stream, const Groups& groups) {

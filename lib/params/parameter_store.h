@@ -103,7 +103,10 @@ class ParameterStore {
   void finish_reduce(Stream& stream, const Groups& groups);
   // Whole weights from every rank's updated shards (stage 1, 2). With overlap they are whole after await_gather, unit by
   // unit, or finish_reduce.   cost  bytes sent per rank: weight_bytes·(n−1)/n
+  //   needs  the gathers of the call before were waited for
   void publish_weights(Stream& stream, const Groups& groups);
+  // Wait for the gathers publish_weights left under way.
+  void await_gathers(Stream& stream);
 
   std::size_t weight_bytes() const { return weights_.size(); }
   std::size_t grad_bytes() const { return grads_.size() + second_slots_.size(); }

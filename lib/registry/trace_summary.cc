@@ -1,6 +1,7 @@
 #include "registry/trace_summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -17,6 +18,8 @@ struct Span {
   double begin_us, end_us;
   Kind kind;
 };
+
+struct NoEvent {};
 
 struct Rank {
   std::string name;
@@ -63,11 +66,19 @@ TraceRow row_of(int rank, Rank& r, std::int64_t skip_steps) {
   return row;
 }
 
+[[noreturn]] void no_event(const std::filesystem::path& file, std::int64_t line) {
+  throw Error(Code::corrupt, "a line is no event", fmt::format("{}:{}", file.string(), line));
+}
+
 void take_event(const Json& e, std::map<int, Rank>& ranks, std::string& process) {
-  const int tid = e.value("tid", 0);
+  // A rank's row, and times that a run can have: a year in microseconds is 3e13.
+  const auto row = e.value("tid", std::int64_t{0});
+  if (row < 0 || row >= std::int64_t{1} << 24 || (e.contains("tid") && !e["tid"].is_number_integer())) throw NoEvent();
+  const int tid = static_cast<int>(row);
   if (e.at("ph") == "X") {
-    const double begin = e.at("ts").get<double>();
-    ranks[tid].spans.push_back({begin, begin + e.at("dur").get<double>(), kind_of(e.at("cat").get<std::string>())});
+    const double begin = e.at("ts").get<double>(), length = e.at("dur").get<double>();
+    if (!(std::abs(begin) < 1e15 && length >= 0 && length < 1e15)) throw NoEvent();
+    ranks[tid].spans.push_back({begin, begin + length, kind_of(e.at("cat").get<std::string>())});
   } else if (e.at("ph") == "M" && e.at("name") == "process_name") {
     process = e.at("args").at("name").get<std::string>();
   } else if (e.at("ph") == "M" && e.at("name") == "thread_name") {
@@ -99,7 +110,9 @@ TraceSummary read_trace(const std::filesystem::path& file, std::int64_t skip_ste
       take_event(Json::parse(line), ranks, out.process);
     } catch (const Json::exception&) {
       if (!ended) break;  // cut off in the middle
-      throw Error(Code::corrupt, "a line is no event", fmt::format("{}:{}", file.string(), number));
+      no_event(file, number);
+    } catch (const NoEvent&) {
+      no_event(file, number);
     }
   }
   if (in.bad()) throw Error(Code::io, "cannot read the trace", file.string());

@@ -94,6 +94,26 @@ TEST(TokenizerJson, special_tokens_match_only_when_asked) {
   EXPECT_EQ(load(dir, file, spec)->encode("a<|endoftext|><tool>"), (Ids{'a', 258, 259}));
 }
 
+// A special token that stands in the vocabulary is spelled by plain text: that is no way to a control id.
+TEST(TokenizerJson, a_special_token_of_the_vocabulary_does_not_come_of_text) {
+  const ScratchDirectory dir;
+  const Json words{{"a", 0}, {"</s>", 1}, {"[UNK]", 2}};
+  const Json pieces = Json::array({Json::array({"a", -1.0}), Json::array({"</s>", -1.0}), Json::array({"[UNK]", 0.0})});
+  const Json models[] = {{{"type", "WordLevel"}, {"vocab", words}, {"unk_token", "[UNK]"}},
+                         {{"type", "WordPiece"}, {"vocab", words}, {"unk_token", "[UNK]"}},
+                         {{"type", "Unigram"}, {"vocab", pieces}, {"unk_id", 2}}};
+  for (const Json& model : models) {
+    const Json file{{"added_tokens", {added("</s>", 1, true), added("[UNK]", 2, true)}},
+                    {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+                    {"model", model}};
+    EXPECT_EQ(load(dir, file)->encode("a </s> a"), (Ids{0, 2, 0})) << model;
+    TokenizerSpec parse;
+    parse.parse_special = true;
+    EXPECT_EQ(load(dir, file, parse)->encode("a </s> a"), (Ids{0, 1, 0})) << model;
+    EXPECT_EQ(load(dir, file)->decode(Ids{1}), "</s>") << model;
+  }
+}
+
 TEST(TokenizerJson, the_end_token_is_named_or_the_only_known_one) {
   const ScratchDirectory dir;
   Json file = small_file();

@@ -50,6 +50,22 @@ TEST(TraceSummary, SplitsStepsIntoWhatTheyWere) {
   EXPECT_NEAR(second.exposed_s, 0.1, 1e-9);
 }
 
+TEST(TraceSummary, RefusesRowsAndTimesNoRunHas) {
+  const test::TemporaryDirectory dir;
+  for (const std::string& wrong :
+       {event(-1, "step", 0, 1), event(1 << 30, "step", 0, 1), event(0, "step", 0, -5), event(0, "step", 0, 1e308),
+        event(0, "step", 1e300, 1), std::string(",\n{\"ph\":\"X\",\"tid\":1e300,\"ts\":0,\"dur\":1,\"cat\":\"step\"}")}) {
+    std::ofstream(dir / "t") << two_ranks() << wrong << "\n]\n";
+    try {
+      read_trace(dir / "t");
+      FAIL() << wrong;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::corrupt);
+      EXPECT_NE(std::string(e.what()).find("a line is no event"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(TraceSummary, ReadsAFileThatIsCutAnywhereBehindItsHead) {
   const test::TemporaryDirectory dir;
   const std::string text = two_ranks();

@@ -36,6 +36,26 @@ TEST(Overlap, ChangesNoBitAtAnyStageWithValidationAndSavesBetween) {
   }
 }
 
+TEST(Overlap, OfGathersResumesToTheBitAtEveryStage) {
+  for (const char* strategy : {"optim", "optim_grads", "optim_grads_params"}) {
+    const test::TempDir dir;
+    auto o = test::tiny_options(dir, "gpt2");
+    o.train_iters = 4;
+    o.sharding_strategy = strategy;
+    o.use_megatron_fsdp = std::string(strategy) == "optim_grads_params";
+    o.overlap.grad_reduce = true;
+    o.overlap.param_gather = !o.use_megatron_fsdp;
+    o.save = dir / "whole";
+    const Curve whole = test::run_tiny(o, 2);
+    o.save = dir / "halves";
+    o.exit_interval = 2;
+    test::run_tiny(o, 2);
+    o.load = o.save;
+    EXPECT_EQ(test::run_tiny(o, 2).loss.back(), whole.loss.back()) << strategy;
+    expect_same(dir / "whole" / "iter_0000004", dir / "halves" / "iter_0000004");
+  }
+}
+
 TEST(Overlap, OfGathersNeedsShardsAndReducesUnderWay) {
   const test::TempDir dir;
   auto o = test::tiny_options(dir);
