@@ -56,7 +56,11 @@ TEST(AsyncSaveOfARun, EverySaveIsRecordedOnceItIsComplete) {
     const auto tracked = read_tracker(o.save);
     if (!tracked) return;
     EXPECT_LE(*tracked, i - 1);
-    EXPECT_EQ(condition_of(fs::path(o.save) / iteration_name(*tracked)).problem, "");
+    const std::string problem = condition_of(fs::path(o.save) / iteration_name(*tracked)).problem;
+    // The save under way may have moved the tracker on and removed this one meanwhile.
+    if (read_tracker(o.save) == tracked) {
+      EXPECT_EQ(problem, "");
+    }
   };
   test::run_tiny(o, 2, hooks);
   std::vector<std::int64_t> recorded;
