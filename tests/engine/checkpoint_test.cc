@@ -75,16 +75,20 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{2, 3, 8, 1, false, DType::f32}, Case{8, 1, 2, 2, false, DType::bf16},
                     Case{1, 4, 2, 1, true, DType::f32}, Case{4, 1, 4, 2, false, DType::f32}));
 
+struct Sharding {
+  int stage, dp, instances;
+};
+
 // Shards of every ZeRO stage, of one optimizer instance or several: filled from a plain checkpoint, saved, and read back whole.
 TEST(Checkpoint, ShardedStatesOfEveryZeroStageComeBackBitwise) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const auto& [stage, dp, instances] : {std::tuple{1, 3, 1}, {2, 3, 1}, {3, 3, 1}, {1, 4, 2}, {2, 3, 3}, {3, 4, 2}}) {
+    for (const Sharding c : {Sharding{1, 3, 1}, {2, 3, 1}, {3, 3, 1}, {1, 4, 2}, {2, 3, 3}, {3, 4, 2}}) {
       const TemporaryDirectory dir;
-      const ModelSpec model = model_of(stage != 2);
+      const ModelSpec model = model_of(c.stage != 2);
       save_all(dir.path(), model, 1, 1, dtype);
-      const int ranks = 2 * dp;
-      ParallelSpec parallel = test::layout(2, dp, false, stage);
-      parallel.optimizer_instances = instances;
+      const int ranks = 2 * c.dp;
+      ParallelSpec parallel = test::layout(2, c.dp, false, c.stage);
+      parallel.optimizer_instances = c.instances;
       test::on_ranks(ranks, [&](Communicator& world) {
         RankState r(world, model, parallel, dtype);
         load_training(Reader(dir.path() / iteration_name(7)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
@@ -98,7 +102,7 @@ TEST(Checkpoint, ShardedStatesOfEveryZeroStageComeBackBitwise) {
       test::on_ranks(1, [&](Communicator& world) {
         RankState r(world, model, {}, dtype);
         load_training(Reader(dir.path() / iteration_name(8)), r.stream, r.groups, r.store, r.optimizer, LoadWhat::everything);
-        for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind << " stage " << stage;
+        for (const char* kind : kKinds) EXPECT_EQ(wrong_elements(r, kind), 0) << kind << " stage " << c.stage;
       });
     }
 }
