@@ -172,6 +172,7 @@ void hide_specials(const TokenTable& tokens, const std::vector<AddedToken>& adde
   for (const AddedToken& token : added)
     if (token.special) ids.push_back(token.id);
   if (ids.empty()) return;
+  std::sort(ids.begin(), ids.end());
   if (auto* words = std::get_if<WordPiece>(&model)) words->hide(tokens, ids);
   if (auto* words = std::get_if<WordLevel>(&model)) words->hide(tokens, ids);
   if (auto* unigram = std::get_if<Unigram>(&model)) {

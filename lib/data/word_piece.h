@@ -27,7 +27,9 @@ class WordPiece {
   // Append the ids of a word; a word that cannot be spelled to its end is one unknown.
   //   fails  Error{data}: that, and the unknown token is not in the vocabulary
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
-  // From now on no text gives these ids (as the unknown token they still come).   needs  the tokens of before
+  // From now on no text gives these ids (as the unknown token they still come).
+  //   needs  the tokens of before; ids ascending
+  //   cost   the tries are built again
   void hide(const TokenTable& tokens, const std::vector<std::int32_t>& ids);
   std::string description() const;
 
