@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace mt::data {
@@ -68,5 +69,56 @@ void for_each_segment(const AddedTokenMatcher& matcher, std::string_view text, G
   }
   gap(text.substr(done));
 }
+
+// The `token` of for_each_segment in an encoder: special ones count only when they are parsed, else they are counted as
+// text; what counts goes to `out`.
+struct TakeAdded {
+  bool parse_special;
+  std::int64_t& specials_as_text;
+  std::vector<std::int32_t>& out;
+  bool operator()(const AddedToken& t, bool emit) const {
+    if (t.special && !parse_special) {
+      ++specials_as_text;
+      return false;
+    }
+    if (emit) out.push_back(t.id);
+    return true;
+  }
+};
+
+// Those searched in the raw text and those searched in the normalised one.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  // normal(content)   gives  what it is in normalised text
+  template <class Normal>
+  AddedTokens(const std::vector<AddedToken>& tokens, Normal normal) {
+    std::vector<AddedToken> raw, normalized;
+    for (const AddedToken& token : tokens) {
+      (token.normalized ? normalized : raw).push_back(token);
+      if (token.normalized) normalized.back().content = normal(token.content);
+    }
+    raw_ = AddedTokenMatcher(std::move(raw));
+    normalized_ = AddedTokenMatcher(std::move(normalized));
+  }
+
+  // normalize(segment) gives the normalised segment; plain(text, at_start) takes what lies between tokens, normalised.
+  template <class Normalize, class Plain>
+  void walk(std::string_view text, const TakeAdded& take, Normalize normalize, Plain plain) const {
+    for_each_segment(
+        raw_, text,
+        [&](std::string_view segment) {
+          if (segment.empty()) return;
+          const bool first = segment.data() == text.data();
+          const std::string_view whole = normalize(segment);
+          for_each_segment(
+              normalized_, whole, [&](std::string_view s) { plain(s, first && s.data() == whole.data()); }, take);
+        },
+        take);
+  }
+
+ private:
+  AddedTokenMatcher raw_, normalized_;
+};
 
 }  // namespace mt::data

@@ -64,19 +64,10 @@ ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), 
     byte_ids_[static_cast<std::size_t>(b)] = parts_.tokens.find({&byte, 1}).value_or(parts_.unknown.value_or(-1));
   }
   std::sort(parts_.added_only.begin(), parts_.added_only.end());
-  std::vector<AddedToken> raw, normalized;
-  for (const AddedToken& token : parts_.added) {
-    if (!token.normalized) {
-      raw.push_back(token);
-      continue;
-    }
-    AddedToken form = token;
+  added_ = AddedTokens(parts_.added, [this](const std::string& content) {
     std::string buffer;
-    if (parts_.nfc) form.content = std::string(to_nfc(token.content, buffer));
-    normalized.push_back(form);
-  }
-  raw_added_ = AddedTokenMatcher(std::move(raw));
-  normalized_added_ = AddedTokenMatcher(std::move(normalized));
+    return parts_.nfc ? std::string(to_nfc(content, buffer)) : content;
+  });
   fingerprint_ = hash_parts();
 }
 
@@ -108,23 +99,10 @@ void ByteLevelBpe::encode(std::string_view text, EncodeScratch& scratch, std::ve
   if (text.size() > kMaxText) {
     throw Error(Code::data, fmt::format("a document of {} bytes: wanted below 4 GiB", text.size()));
   }
-  const auto token = [&](const AddedToken& t, bool emit) {
-    if (t.special && !parts_.parse_special) {
-      ++scratch.specials_as_text;
-      return false;
-    }
-    if (emit) out.push_back(t.id);
-    return true;
-  };
-  for_each_segment(
-      raw_added_, text,
-      [&](std::string_view segment) {
-        if (segment.empty()) return;
-        const std::string_view plain = parts_.nfc ? to_nfc(segment, scratch.normalized) : segment;
-        for_each_segment(
-            normalized_added_, plain, [&](std::string_view s) { encode_plain(s, scratch, out); }, token);
-      },
-      token);
+  added_.walk(
+      text, {parts_.parse_special, scratch.specials_as_text, out},
+      [&](std::string_view segment) { return parts_.nfc ? to_nfc(segment, scratch.normalized) : segment; },
+      [&](std::string_view s, bool) { encode_plain(s, scratch, out); });
 }
 
 void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const {

@@ -61,7 +61,7 @@ class ByteLevelBpe final : public Tokenizer {
   ByteLevelBpeParts parts_;
   MergeTable merges_;
   std::array<Id, 256> byte_ids_{};  // -1: no token
-  AddedTokenMatcher raw_added_, normalized_added_;
+  AddedTokens added_;
   std::uint64_t fingerprint_ = 0;
 };
 

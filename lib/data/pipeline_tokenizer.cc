@@ -16,19 +16,10 @@ constexpr std::size_t kMaxText = std::size_t{1} << 30;  // a space may become th
 }  // namespace
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts) : parts_(std::move(parts)) {
-  std::vector<AddedToken> raw, normalized;
-  for (const AddedToken& token : parts_.added) {
-    if (!token.normalized) {
-      raw.push_back(token);
-      continue;
-    }
-    AddedToken form = token;
+  added_ = AddedTokens(parts_.added, [this](const std::string& content) {
     std::string buffer, other;
-    form.content = std::string(parts_.normalizer.apply(token.content, buffer, other));
-    normalized.push_back(std::move(form));
-  }
-  raw_added_ = AddedTokenMatcher(std::move(raw));
-  normalized_added_ = AddedTokenMatcher(std::move(normalized));
+    return std::string(parts_.normalizer.apply(content, buffer, other));
+  });
   fingerprint_ = hash_parts();
 }
 
@@ -65,25 +56,10 @@ void PipelineTokenizer::encode(std::string_view text, EncodeScratch& scratch, st
   if (text.size() > kMaxText) {
     throw Error(Code::data, fmt::format("a document of {} bytes: wanted up to 1 GiB", text.size()));
   }
-  const auto token = [&](const AddedToken& t, bool emit) {
-    if (t.special && !parts_.parse_special) {
-      ++scratch.specials_as_text;
-      return false;
-    }
-    if (emit) out.push_back(t.id);
-    return true;
-  };
-  for_each_segment(
-      raw_added_, text,
-      [&](std::string_view segment) {
-        if (segment.empty()) return;
-        const bool at_start = segment.data() == text.data();
-        const std::string_view plain = parts_.normalizer.apply(segment, scratch.normalized, scratch.other);
-        for_each_segment(
-            normalized_added_, plain,
-            [&](std::string_view s) { encode_plain(s, at_start && s.data() == plain.data(), scratch, out); }, token);
-      },
-      token);
+  added_.walk(
+      text, {parts_.parse_special, scratch.specials_as_text, out},
+      [&](std::string_view segment) { return parts_.normalizer.apply(segment, scratch.normalized, scratch.other); },
+      [&](std::string_view s, bool at_start) { encode_plain(s, at_start, scratch, out); });
 }
 
 void PipelineTokenizer::encode_plain(std::string_view text, bool at_start, EncodeScratch& scratch,

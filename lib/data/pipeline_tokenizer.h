@@ -53,7 +53,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::uint64_t hash_parts() const;
 
   PipelineParts parts_;
-  AddedTokenMatcher raw_added_, normalized_added_;
+  AddedTokens added_;
   std::uint64_t fingerprint_ = 0;
 };
 

@@ -196,14 +196,7 @@ void SentencePieceTokenizer::encode(std::string_view text, EncodeScratch& scratc
         }
         if (!scratch.normalized.empty()) encode_normalized(scratch.normalized, scratch, out);
       },
-      [&](const AddedToken& t, bool emit) {
-        if (!parse_special_) {
-          ++scratch.specials_as_text;
-          return false;
-        }
-        if (emit) out.push_back(t.id);
-        return true;
-      });
+      TakeAdded{parse_special_, scratch.specials_as_text, out});
 }
 
 void SentencePieceTokenizer::encode_normalized(std::string_view text, EncodeScratch& scratch,
