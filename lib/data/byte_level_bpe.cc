@@ -117,25 +117,25 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
     std::uint32_t lengths[kPieceBatch];
     std::size_t position = 0, done = 0;
     while (const std::size_t n = parts_.pattern.next(text, position, lengths)) {
-      encode_pieces(text.data() + done, {lengths, n}, scratch, out);
+      encode_pieces(text.substr(done), {lengths, n}, scratch, out);
       done = position;
     }
     return;
   }
   scratch.lengths.clear();
   parts_.pattern.split(text, scratch.lengths);
-  const char* s = text.data();
+  std::string_view rest = text;
   const std::span<const std::uint32_t> all = scratch.lengths;
   for (std::size_t i = 0; i < all.size(); i += kPieceBatch) {
     const auto some = all.subspan(i, std::min(kPieceBatch, all.size() - i));
-    encode_pieces(s, some, scratch, out);
-    for (const std::uint32_t n : some) s += n;
+    encode_pieces(rest, some, scratch, out);
+    for (const std::uint32_t n : some) rest.remove_prefix(n);
   }
 }
 
-void ByteLevelBpe::encode_pieces(const char* text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
+void ByteLevelBpe::encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                                  std::vector<Id>& out) const {
-  encode_cached(TouchingPieces(text, lengths), lengths.size(), scratch, out,
+  encode_cached(TouchingPieces(text.data(), lengths, text.data() + text.size()), lengths.size(), scratch, out,
                 [this](std::string_view piece, std::vector<Id>& ids) { encode_piece(piece, ids); });
 }
 

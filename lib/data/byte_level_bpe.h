@@ -53,7 +53,7 @@ class ByteLevelBpe final : public Tokenizer {
  private:
   void encode_normalized(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
   void encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
-  void encode_pieces(const char* text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
+  void encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                      std::vector<Id>& out) const;
   void encode_piece(std::string_view piece, std::vector<Id>& symbols) const;
   std::uint64_t hash_parts() const;

@@ -1,9 +1,11 @@
 #include "data/character_bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/error.h"
+#include "data/ascii_block.h"
 #include "data/unicode.h"
 
 namespace mt::data {
@@ -91,24 +93,65 @@ std::optional<CharacterBpeParts> CharacterBpe::with_spaces_for(const CharacterBp
   return made;
 }
 
-void CharacterBpe::cut(std::string_view text, std::vector<TextSpan>& pieces, std::vector<TextSpan>& scratch) const {
-  if (pairs_.empty()) return;
-  scratch.clear();
-  for (const TextSpan& piece : pieces) {
-    std::uint32_t begin = piece.begin;
-    Decoded left = decode_utf8(text.data() + begin);
-    for (std::uint32_t i = begin + left.size; i < piece.end;) {
-      const Decoded right = decode_utf8(text.data() + i);
-      if (!may_join(left.code_point, right.code_point)) {
-        scratch.push_back({begin, i});
-        begin = i;
+std::size_t CharacterBpe::next(std::string_view piece, std::size_t& position, std::span<std::uint32_t> lengths) const {
+  const char* s = piece.data();
+  const std::size_t size = piece.size();
+  if (position >= size) return 0;
+  std::size_t n = 0, begin = position;
+  const Decoded first = decode_utf8(s + begin);
+  std::uint32_t left = first.code_point;  // the character before `i`
+  std::size_t i = begin + first.size;
+  // No branch on whether a place is one to cut at: that is hard to foretell.
+  const auto look = [&](std::size_t at, std::uint32_t before, std::uint32_t behind) {
+    const bool apart = !may_join(before, behind);
+    lengths[n] = static_cast<std::uint32_t>(at - begin);
+    n += apart ? 1 : 0;
+    begin = apart ? at : begin;
+  };
+  while (i < size) {
+    if (lengths.size() - n <= kBlockBytes) break;
+    const auto byte = static_cast<unsigned char>(s[i]);
+    if (byte < 0x80 && size - i >= kBlockBytes) {
+      // Letters beside letters are taken to join: a cut left out changes nothing.
+      const AsciiBlock block = classify_block(s + i);
+      const int end = block.high != 0 ? std::countr_zero(block.high) : 64;
+      std::uint64_t places = ~(block.letter & (block.letter << 1));
+      if (end < 64) places &= (std::uint64_t{1} << end) - 1;
+      if ((places & 1) != 0) look(i, left, byte);
+      for (places &= ~std::uint64_t{1}; places != 0; places &= places - 1) {
+        const std::size_t at = i + static_cast<std::size_t>(std::countr_zero(places));
+        look(at, static_cast<unsigned char>(s[at - 1]), static_cast<unsigned char>(s[at]));
       }
-      left = right;
-      i += right.size;
+      i += static_cast<std::size_t>(end);
+      left = static_cast<unsigned char>(s[i - 1]);
+      continue;
     }
-    scratch.push_back({begin, piece.end});
+    const Decoded right = decode_utf8(s + i);
+    look(i, left, right.code_point);
+    left = right.code_point;
+    i += right.size;
   }
-  pieces.swap(scratch);
+  if (i >= size) {
+    lengths[n++] = static_cast<std::uint32_t>(size - begin);
+    begin = size;
+  }
+  position = begin;
+  return n;
+}
+
+void CharacterBpe::cut(std::string_view text, std::vector<TextSpan>& pieces) const {
+  if (!cuts()) return;
+  std::vector<TextSpan> all;
+  std::uint32_t lengths[256];
+  for (const TextSpan& piece : pieces) {
+    const std::string_view own = text.substr(piece.begin, piece.end - piece.begin);
+    std::size_t position = 0;
+    std::uint32_t begin = piece.begin;
+    while (const std::size_t n = next(own, position, lengths)) {
+      for (std::size_t k = 0; k < n; begin += lengths[k++]) all.push_back({begin, begin + lengths[k]});
+    }
+  }
+  pieces.swap(all);
 }
 
 std::int32_t CharacterBpe::id_of(std::string_view piece, std::size_t begin, std::size_t end) const {

@@ -32,6 +32,10 @@ CharsMap::CharsMap(std::string_view blob) {
   if (find_invalid_utf8(replacements_) != std::string_view::npos) {
     throw Error(Code::corrupt, "a character map whose replacements are no valid UTF-8");
   }
+  for (int c = 0; c < 128; ++c) {
+    const char text = static_cast<char>(c);
+    alone_[c] = find({&text, 1}, false).size > 0;
+  }
 }
 
 bool CharsMap::starts_with(char byte) const {

@@ -23,6 +23,8 @@ class CharsMap {
   bool empty() const { return units_.empty(); }
   // Whether any string of the map may start with this byte.
   bool starts_with(char byte) const;
+  // Whether a character of ASCII is itself a string of the map.
+  bool maps_alone(char ascii) const { return alone_[ascii & 0x7F]; }
 
   struct Match {
     std::size_t size = 0;  // bytes of text it stands for; 0: none
@@ -36,6 +38,7 @@ class CharsMap {
   Match find(std::string_view text, bool longest) const;
   std::vector<std::uint32_t> units_;
   std::string replacements_;
+  bool alone_[128] = {};
 };
 
 }  // namespace mt::data

@@ -1,15 +1,14 @@
 #pragma once
 // Unicode normal form C, skipping text that plainly is in it already.
 //
-// Code: data/nfc.cc (utf8proc for what the quick check does not pass). Tests: tests/data/unicode_test.cc.
+// Code: data/nfc.cc, data/text_forms.cc. Tests: tests/data/unicode_test.cc.
 
 #include <string>
 #include <string_view>
 
 namespace mt::data {
 
-// True if every code point lies in blocks that NFC never changes (ASCII, Latin, Cyrillic, kana, CJK, Hangul syllables,
-// emoji); false means "perhaps not".   cost  over 5 GB/s for ASCII
+// True if NFC can change no code point of it, whatever stands beside it; false means "perhaps not".   cost  over 5 GB/s for ASCII
 bool plainly_nfc(std::string_view text);
 
 // The normalised text: `text` itself where plainly_nfc, else written to `buffer`.

@@ -24,58 +24,38 @@ constexpr Plain kPlain[] = {{"NFC", Kind::nfc},
                             {"Nmt", Kind::nmt},
                             {"ByteLevel", Kind::byte_level}};
 
-bool flag_or(const Json& json, const char* key, bool fallback) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_boolean() ? found->get<bool>() : fallback;
-}
-
-std::string text_of(const Json& json, const char* key, const std::string& type) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_string()) {
-    throw Error(Code::corrupt, fmt::format("normalizer {} without '{}'", type, key));
+void read_replace(const JsonFields& part, Normalizer::Step& step) {
+  const JsonFields::Pattern pattern = part.pattern("pattern");
+  step.pattern = pattern.literal;
+  if (pattern.is_regex) {
+    step.regex = std::make_unique<PcrePattern>(pattern.regex);
+  } else if (step.pattern.empty()) {
+    part.broken("pattern.String", "an empty pattern");
   }
-  return found->get<std::string>();
+  step.content = part.text("content");
 }
 
-void read_replace(const Json& json, Normalizer::Step& step) {
-  const auto pattern = json.find("pattern");
-  const bool object = pattern != json.end() && pattern->is_object();
-  if (object && pattern->contains("String")) {
-    step.pattern = text_of(*pattern, "String", "Replace");
-    if (step.pattern.empty()) throw Error(Code::corrupt, "normalizer Replace with an empty pattern");
-  } else if (object && pattern->contains("Regex")) {
-    step.regex = std::make_unique<PcrePattern>(text_of(*pattern, "Regex", "Replace"));
-  } else {
-    throw Error(Code::corrupt, "normalizer Replace without a pattern");
-  }
-  step.content = text_of(json, "content", "Replace");
-}
-
-void read_bert(const Json& json, Normalizer::Step& step) {
-  step.clean_text = flag_or(json, "clean_text", true);
-  step.chinese = flag_or(json, "handle_chinese_chars", true);
-  step.lowercase = flag_or(json, "lowercase", true);
-  step.strip_accents = flag_or(json, "strip_accents", step.lowercase);
+void read_bert(const JsonFields& part, Normalizer::Step& step) {
+  step.clean_text = part.flag("clean_text", true);
+  step.chinese = part.flag("handle_chinese_chars", true);
+  step.lowercase = part.flag("lowercase", true);
+  step.strip_accents = part.flag_or_null("strip_accents", step.lowercase);
 }
 
 }  // namespace
 
 Normalizer::Normalizer(const Json& json) {
-  if (!json.is_null()) add(json);
+  if (!json.is_null()) add(JsonFields(json, "normalizer"));
 }
 
-void Normalizer::add(const Json& json) {
-  const std::string type = json.is_object() && json.contains("type") && json.at("type").is_string()
-                               ? json.at("type").get<std::string>()
-                               : "";
+void Normalizer::add(const JsonFields& part) {
+  const std::string type = part.text("type");
   if (type == "Sequence") {
-    const auto list = json.find("normalizers");
-    if (list == json.end() || !list->is_array()) throw Error(Code::corrupt, "normalizer Sequence without 'normalizers'");
-    for (const Json& one : *list) add(one);
+    for (const JsonFields& one : part.list("normalizers")) add(one);
     return;
   }
   Step step{};
-  step.source = json_line(json);
+  step.source = json_line(part.json());
   for (const Plain& plain : kPlain) {
     if (plain.type != type) continue;
     step.kind = plain.kind;
@@ -84,25 +64,25 @@ void Normalizer::add(const Json& json) {
   }
   if (type == "Strip") {
     step.kind = Kind::strip;
-    step.left = flag_or(json, "strip_left", true);
-    step.right = flag_or(json, "strip_right", true);
+    step.left = part.flag("strip_left", true);
+    step.right = part.flag("strip_right", true);
   } else if (type == "Prepend") {
     step.kind = Kind::prepend;
-    step.content = text_of(json, "prepend", type);
+    step.content = part.text("prepend");
   } else if (type == "Replace") {
     step.kind = Kind::replace;
-    read_replace(json, step);
+    read_replace(part, step);
   } else if (type == "Precompiled") {
     step.kind = Kind::precompiled;
-    const auto map = json.find("precompiled_charsmap");
-    if (map != json.end() && map->is_null()) return;  // an empty map changes nothing
-    step.map = CharsMap(decode_base64(text_of(json, "precompiled_charsmap", type)));
+    const auto map = part.json().find("precompiled_charsmap");
+    if (map != part.json().end() && map->is_null()) return;  // an empty map changes nothing
+    step.map = CharsMap(decode_base64(part.text("precompiled_charsmap")));
     if (step.map.empty()) return;
   } else if (type == "BertNormalizer" || type == "Bert") {
     step.kind = Kind::bert;
-    read_bert(json, step);
+    read_bert(part, step);
   } else {
-    throw Error(Code::data, fmt::format("normalizer {} is not supported", type.empty() ? json_line(json) : type));
+    throw Error(Code::data, fmt::format("{} {} is not supported", part.path(), type));
   }
   steps_.push_back(std::move(step));
 }

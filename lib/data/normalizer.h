@@ -6,6 +6,7 @@
 // clusters of less than six bytes first and takes the shortest entry they start with.
 // Code: data/normalizer.cc, data/normalizer_steps.cc. Tests: tests/data/peer_vectors_test.cc, golden_tokenizers_test.cc.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "base/json.h"
 #include "data/chars_map.h"
+#include "data/json_fields.h"
 #include "data/split_pattern.h"
 
 namespace mt::data {
@@ -22,10 +24,14 @@ class Normalizer {
   // Changes nothing.
   Normalizer() = default;
   // From the value of "normalizer"; null is the one that changes nothing.
-  //   fails  Error{data}: a type this reader does not know, named; Error{corrupt}: one that lacks its parts
+  //   fails  Error{data}: a type this reader does not know, named; Error{corrupt}: one that lacks its parts, or has a
+  //          field of another type
   explicit Normalizer(const Json& json);
 
   bool empty() const { return steps_.empty(); }
+  // Its step, where there is exactly one; else null.
+  struct Step;
+  const Step* only_step() const { return steps_.size() == 1 ? steps_.data() : nullptr; }
 
   // The normalised text: `text` itself where there is nothing to do, else in `buffer`; `other` is scratch.
   //   needs  valid UTF-8; the buffers are none of `text`
@@ -62,12 +68,17 @@ class Normalizer {
   };
 
  private:
-  void add(const Json& json);
+  void add(const JsonFields& part);
   std::vector<Step> steps_;
 };
 
 // One step: `text` in, result appended to `out`.
 void apply_step(const Normalizer::Step& step, std::string_view text, std::string& out);
+
+// What BertNormalizer drops as accents, drops as controls, and puts apart.
+bool is_bert_mark(std::uint32_t code_point);
+bool is_bert_control(std::uint32_t code_point);
+bool is_bert_chinese(std::uint32_t code_point);
 
 // Bytes of base64 text; white space is skipped.   fails  Error{corrupt}: another character, a length that cannot be
 std::string decode_base64(std::string_view text);

@@ -19,15 +19,6 @@ bool is_space(std::uint32_t c) { return (unicode_classes()[c] & kSpace) != 0; }
 bool is_accent(std::uint32_t c) {
   return ((unicode_classes()[c] & kMark) != 0 && !is_in(kNoAccent, c)) || is_in(kExtraAccent, c);
 }
-bool is_bert_mark(std::uint32_t c) {
-  return (category_of(c) == Category::Mn && !is_in(kNoBertMark, c)) || is_in(kExtraBertMark, c);
-}
-bool is_control(std::uint32_t c) {
-  const Category category = category_of(c);
-  const bool other =
-      category == Category::Cc || category == Category::Cf || category == Category::Co || category == Category::Cs;
-  return other && !is_in(kNoBertControl, c);
-}
 
 // Runs of bytes that `plain` accepts are copied whole; `special` gets the others, a code point at a time.
 template <class Plain, class Special>
@@ -109,6 +100,13 @@ void replace(const Normalizer::Step& step, std::string_view text, std::string& o
   out.append(text, done, std::string_view::npos);
 }
 
+// Two of these in a row are two grapheme clusters: no marks, joiners, jamo, regional indicators among them.
+bool stands_alone(std::uint32_t c) {
+  return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F) || (c >= 0x2010 && c <= 0x2027) ||
+         (c >= 0x3001 && c <= 0x3029) || (c >= 0x3041 && c <= 0x3096) || (c >= 0x30A1 && c <= 0x30FA) ||
+         (c >= 0x3400 && c <= 0x9FFF) || (c >= 0xFF01 && c <= 0xFF9D);
+}
+
 // The end of the grapheme cluster that starts at `begin`.
 std::size_t cluster_end(std::string_view text, std::size_t begin) {
   utf8proc_int32_t state = 0;
@@ -116,7 +114,7 @@ std::size_t cluster_end(std::string_view text, std::size_t begin) {
   std::size_t end = begin + d.size;
   while (end < text.size()) {
     const Decoded next = decode_utf8(text.data() + end);
-    const bool both_plain = d.code_point < 0x300 && next.code_point < 0x300 && d.code_point != '\r';
+    const bool both_plain = stands_alone(d.code_point) && stands_alone(next.code_point) && d.code_point != '\r';
     if (both_plain || utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(d.code_point),
                                                        static_cast<utf8proc_int32_t>(next.code_point), &state)) {
       break;
@@ -128,7 +126,15 @@ std::size_t cluster_end(std::string_view text, std::size_t begin) {
 }
 
 void precompiled(const CharsMap& map, std::string_view text, std::string& out) {
+  const auto is_ascii = [text](std::size_t k) { return (static_cast<unsigned char>(text[k]) & 0x80) == 0; };
   for (std::size_t i = 0; i < text.size();) {
+    // ASCII that is nothing of the map, and that no mark follows.
+    std::size_t run = i;
+    while (run + 1 < text.size() && is_ascii(run) && is_ascii(run + 1) && !map.maps_alone(text[run])) ++run;
+    if (run > i) {
+      out.append(text, i, run - i);
+      i = run;
+    }
     const std::size_t end = cluster_end(text, i);
     if (end - i < 6) {
       const CharsMap::Match match = map.shortest(text.substr(i, end - i));
@@ -147,22 +153,15 @@ void precompiled(const CharsMap& map, std::string_view text, std::string& out) {
   }
 }
 
-// The library's own list; BERT's first one has U+2B820 in place of U+2B920.
-bool is_chinese(std::uint32_t c) {
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
-         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
-}
-
 void bert(const Normalizer::Step& step, std::string_view text, std::string& out) {
   std::string cleaned, plain;
   const auto special = [&](std::uint32_t c, std::string_view bytes) {
     if (step.clean_text) {
       const bool kept_control = c == '\t' || c == '\n' || c == '\r';
-      if (c == 0 || c == 0xFFFD || (!kept_control && is_control(c))) return;
+      if (c == 0 || c == 0xFFFD || (!kept_control && is_bert_control(c))) return;
       if (kept_control || is_space(c)) bytes = " ";
     }
-    const bool apart = step.chinese && is_chinese(c);
+    const bool apart = step.chinese && is_bert_chinese(c);
     if (apart) cleaned += ' ';
     cleaned += bytes;
     if (apart) cleaned += ' ';
@@ -178,6 +177,24 @@ void bert(const Normalizer::Step& step, std::string_view text, std::string& out)
 }
 
 }  // namespace
+
+bool is_bert_mark(std::uint32_t c) {
+  return (category_of(c) == Category::Mn && !is_in(kNoBertMark, c)) || is_in(kExtraBertMark, c);
+}
+
+bool is_bert_control(std::uint32_t c) {
+  const Category category = category_of(c);
+  const bool other =
+      category == Category::Cc || category == Category::Cf || category == Category::Co || category == Category::Cs;
+  return other && !is_in(kNoBertControl, c);
+}
+
+// The library's own list; BERT's first one has U+2B820 in place of U+2B920.
+bool is_bert_chinese(std::uint32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
 
 void apply_step(const Normalizer::Step& step, std::string_view text, std::string& out) {
   switch (step.kind) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/added_tokens.h"
+#include "data/bert_words.h"
 #include "data/character_bpe.h"
 #include "data/normalizer.h"
 #include "data/pre_tokenizer.h"
@@ -28,6 +29,10 @@ struct PipelineParts {
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   PieceModel model;
+  // Text is written with spaces for this character and has one in front if `prepends_space`; that is all the normalizer
+  // and the pre-tokenizer come to, and the model is a CharacterBpe over such text. Empty: do as they say.
+  std::string space_character;
+  bool prepends_space = false;
   TokenDecoder decoder;
   std::vector<AddedToken> added;
   std::optional<Id> eod;
@@ -49,11 +54,16 @@ class PipelineTokenizer final : public Tokenizer {
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:
+  void encode_spaced(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
+  void encode_parts(std::string_view text, bool spaced, EncodeScratch& scratch, std::vector<Id>& out) const;
   void encode_plain(std::string_view text, bool at_start, EncodeScratch& scratch, std::vector<Id>& out) const;
+  void encode_cut(EncodeScratch& scratch, std::vector<Id>& out) const;
   std::uint64_t hash_parts() const;
 
   PipelineParts parts_;
   AddedTokens added_;
+  const CharacterBpe* spaced_ = nullptr;  // the model, where text needs no more than spaces
+  std::optional<BertWords> bert_;         // what normalizer and pre-tokenizer come to
   std::uint64_t fingerprint_ = 0;
 };
 

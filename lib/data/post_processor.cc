@@ -1,75 +1,81 @@
 #include "data/post_processor.h"
 
 #include "base/error.h"
+#include "data/json_fields.h"
 #include "data/token_table.h"
 
 namespace mt::data {
 
 namespace {
 
-[[noreturn]] void broken(const std::string& what) { throw Error(Code::corrupt, "post-processor " + what); }
-
-Id id_of(const Json& json) {
-  if (!json.is_number_integer()) broken("with an id that is none");
+Id id_of(const Json& json, const JsonFields& part, const std::string& key) {
+  if (!json.is_number_integer()) part.broken(key, fmt::format("wanted an id, found {}", type_words(json)));
   const auto id = json.get<std::int64_t>();
-  if (id < 0 || id > kMaxTokenId) broken(fmt::format("with the id {}", id));
+  if (id < 0 || id > kMaxTokenId) part.broken(key, fmt::format("wanted an id, found {}", id));
   return static_cast<Id>(id);
 }
 
 // ["[SEP]", 102] of BertProcessing and RobertaProcessing.
-Id pair_id(const Json& json, const char* key) {
-  const auto pair = json.find(key);
-  if (pair == json.end() || !pair->is_array() || pair->size() != 2) broken(fmt::format("without '{}'", key));
-  return id_of(pair->at(1));
+Id pair_id(const JsonFields& part, const char* key) {
+  const auto pair = part.json().find(key);
+  if (pair == part.json().end() || !pair->is_array() || pair->size() != 2 || !pair->at(0).is_string()) {
+    part.broken(key, "wanted [token, id]");
+  }
+  return id_of(pair->at(1), part, key);
 }
 
-Surround read_template(const Json& json) {
-  const auto single = json.find("single"), special = json.find("special_tokens");
-  if (single == json.end() || !single->is_array()) broken("TemplateProcessing without 'single'");
+// The ids a template gives a name.
+const Json& ids_of(const JsonFields& part, const std::string& name) {
+  const auto special = part.json().find("special_tokens");
+  const bool known = special != part.json().end() && special->is_object() && special->contains(name);
+  const Json* entry = known ? &special->at(name) : nullptr;
+  if (entry == nullptr || !entry->is_object() || !entry->contains("ids") || !entry->at("ids").is_array()) {
+    part.broken("special_tokens", fmt::format("no ids of '{}'", name));
+  }
+  return entry->at("ids");
+}
+
+Surround read_template(const JsonFields& part) {
   Surround around;
   int texts = 0;
-  for (const Json& part : *single) {
-    if (part.is_object() && part.contains("Sequence")) {
+  for (const JsonFields& one : part.list("single")) {
+    if (one.json().contains("Sequence")) {
       ++texts;
       continue;
     }
-    const Json token = part.is_object() ? part.value("SpecialToken", Json()) : Json();
-    const std::string name = token.is_object() && token.contains("id") && token.at("id").is_string()
-                                 ? token.at("id").get<std::string>()
-                                 : "";
-    if (name.empty() || special == json.end() || !special->is_object() || !special->contains(name)) {
-      broken(fmt::format("TemplateProcessing with the part {}", json_line(part)));
+    if (!one.json().contains("SpecialToken")) one.broken("SpecialToken", "neither this nor a Sequence");
+    const JsonFields token(one.json().at("SpecialToken"), one.path() + ".SpecialToken");
+    for (const Json& id : ids_of(part, token.text("id"))) {
+      (texts == 0 ? around.before : around.after).push_back(id_of(id, part, "special_tokens"));
     }
-    const Json ids = special->at(name).value("ids", Json());
-    if (!ids.is_array()) broken(fmt::format("TemplateProcessing: no ids of '{}'", name));
-    for (const Json& id : ids) (texts == 0 ? around.before : around.after).push_back(id_of(id));
   }
-  if (texts != 1) broken(fmt::format("TemplateProcessing with {} texts in 'single'", texts));
+  if (texts != 1) part.broken("single", fmt::format("wanted one text in it, found {}", texts));
+  if (part.json().contains("pair")) part.list("pair");
   return around;
+}
+
+Surround read_part(const JsonFields& part) {
+  const std::string type = part.text("type");
+  if (type == "ByteLevel") {  // it only moves offsets
+    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
+    return {};
+  }
+  if (type == "TemplateProcessing") return read_template(part);
+  if (type == "BertProcessing" || type == "RobertaProcessing") return {{pair_id(part, "cls")}, {pair_id(part, "sep")}};
+  if (type != "Sequence") throw Error(Code::data, fmt::format("{} {} is not supported", part.path(), type));
+  Surround all;  // a later one goes around an earlier one
+  for (const JsonFields& one : part.list("processors")) {
+    const Surround outer = read_part(one);
+    all.before.insert(all.before.begin(), outer.before.begin(), outer.before.end());
+    all.after.insert(all.after.end(), outer.after.begin(), outer.after.end());
+  }
+  return all;
 }
 
 }  // namespace
 
 Surround read_post_processor(const Json& json) {
-  if (json.is_null()) return {};
-  const std::string type = json.is_object() && json.contains("type") && json.at("type").is_string()
-                               ? json.at("type").get<std::string>()
-                               : "";
-  if (type == "ByteLevel") return {};  // it only moves offsets
-  if (type == "TemplateProcessing") return read_template(json);
-  if (type == "BertProcessing" || type == "RobertaProcessing") return {{pair_id(json, "cls")}, {pair_id(json, "sep")}};
-  if (type == "Sequence") {
-    const auto list = json.find("processors");
-    if (list == json.end() || !list->is_array()) broken("Sequence without 'processors'");
-    Surround all;  // a later one goes around an earlier one
-    for (const Json& one : *list) {
-      const Surround outer = read_post_processor(one);
-      all.before.insert(all.before.begin(), outer.before.begin(), outer.before.end());
-      all.after.insert(all.after.end(), outer.after.begin(), outer.after.end());
-    }
-    return all;
-  }
-  throw Error(Code::data, fmt::format("post-processor {} is not supported", type.empty() ? json_line(json) : type));
+  return json.is_null() ? Surround{} : read_part(JsonFields(json, "post_processor"));
 }
 
 }  // namespace mt::data

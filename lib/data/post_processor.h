@@ -10,8 +10,8 @@
 namespace mt::data {
 
 // From the value of "post_processor"; null puts nothing around.
-//   fails  Error{data}: a type this reader does not know, named; Error{corrupt}: one without its parts, or a template
-//          that does not hold the text once
+//   fails  Error{data}: a type this reader does not know, named; Error{corrupt}: one without its parts or with a
+//          field of another type, or a template that does not hold the text once
 Surround read_post_processor(const Json& json);
 
 }  // namespace mt::data

@@ -2,7 +2,7 @@
 // The pre_tokenizer of a tokenizer.json: how normalised text is cut into the pieces a model sees one at a time.
 //
 // Kinds (their JSON "type"): ByteLevel Split Digits Metaspace Whitespace WhitespaceSplit Punctuation BertPreTokenizer
-// CharDelimiterSplit FixedLength Sequence. Some also rewrite the text (ByteLevel, Metaspace). A text in which only
+// CharDelimiterSplit FixedLength UnicodeScripts Sequence. Some also rewrite the text (ByteLevel, Metaspace). A text in which only
 // byte-level BPE is asked for is cut by data/split_pattern.h instead, which is faster.
 // Code: data/pre_tokenizer.cc. Tests: tests/data/peer_vectors_test.cc.
 
@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "data/cut_text.h"
+#include "data/json_fields.h"
 #include "data/split_pattern.h"
 
 namespace mt::data {
@@ -25,7 +26,8 @@ class PreTokenizer {
   // The whole text is one piece.
   PreTokenizer() = default;
   // From the value of "pre_tokenizer"; null cuts nothing.
-  //   fails  Error{data}: a type or behaviour this reader does not know, named; Error{corrupt}: one without its parts
+  //   fails  Error{data}: a type or behaviour this reader does not know, named; Error{corrupt}: one without its
+  //          parts, or with a field of another type
   explicit PreTokenizer(const Json& json);
 
   // Cut `text` into cut.pieces of cut.text.
@@ -35,6 +37,9 @@ class PreTokenizer {
   void apply(std::string_view text, bool at_start, CutText& cut) const;
 
   bool empty() const { return steps_.empty(); }
+  // Its step, where there is exactly one; else null.
+  struct Step;
+  const Step* only_step() const { return steps_.size() == 1 ? steps_.data() : nullptr; }
   std::string description() const;
 
   enum class Kind {
@@ -44,6 +49,7 @@ class PreTokenizer {
     whitespace_split,
     punctuation,
     bert,
+    unicode_scripts,
     char_delimiter,
     fixed_length,
     metaspace,
@@ -65,11 +71,13 @@ class PreTokenizer {
   };
 
  private:
-  void add(const Json& json);
+  void add(const JsonFields& part);
   std::vector<Step> steps_;
 };
 
 // \w of the regexes that tokenizers use: letters, marks, digits, letter numbers, connectors, joiners.
 bool is_word_character(std::uint32_t code_point);
+// Punctuation of BertPreTokenizer and Punctuation: that of ASCII, symbols included, and P.
+bool is_punctuation(std::uint32_t code_point);
 
 }  // namespace mt::data

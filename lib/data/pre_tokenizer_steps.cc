@@ -1,9 +1,12 @@
 #include "data/pre_tokenizer_steps.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/byte_level_bpe.h"
 #include "data/older_unicode.h"
 #include "data/unicode.h"
+#include "data/unicode_scripts.h"
 
 namespace mt::data {
 
@@ -13,11 +16,6 @@ using Kind = PreTokenizer::Kind;
 
 bool is_space(std::uint32_t c) { return (unicode_classes()[c] & kSpace) != 0; }
 bool is_number(std::uint32_t c) { return (unicode_classes()[c] & kNumber) != 0; }
-bool is_punctuation(std::uint32_t c) {
-  const bool ascii = (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
-  if (c < 0x80) return ascii;
-  return ((unicode_classes()[c] & kPunctuation) != 0 && !is_in(kNoBertPunctuation, c)) || is_in(kExtraBertPunctuation, c);
-}
 
 // Puts matches and the gaps between them together as the behaviour says. Ranges come in order and touch.
 class Grouper {
@@ -110,6 +108,25 @@ void word_runs(std::string_view text, TextSpan piece, std::vector<TextSpan>& out
   if (run != 0) out.push_back({begin, piece.end});
 }
 
+// A piece a stretch of one script; what goes with any stays where it stands, but in front of the first it is lost.
+void script_runs(std::string_view text, TextSpan piece, std::vector<TextSpan>& out) {
+  int last = kAnyScript;
+  std::uint32_t begin = piece.end;
+  bool begun = false;
+  for (std::uint32_t i = piece.begin; i < piece.end;) {
+    const Decoded d = decode_utf8(text.data() + i);
+    const int script = script_of(d.code_point);
+    if (script != kAnyScript && script != last) {
+      if (begun) out.push_back({begin, i});
+      begun = true;
+      begin = i;
+    }
+    if (script != kAnyScript) last = script;
+    i += d.size;
+  }
+  if (begin < piece.end) out.push_back({begin, piece.end});
+}
+
 void cut_literal(const PreTokenizer::Step& step, std::string_view text, TextSpan piece, std::vector<TextSpan>& out) {
   Grouper group(step.behavior, out);
   const std::string_view own = text.substr(0, piece.end);
@@ -171,16 +188,14 @@ void metaspace(const PreTokenizer::Step& step, std::string_view own, bool first,
   const bool prepends = step.prepend == PreTokenizer::Prepend::always ||
                         (step.prepend == PreTokenizer::Prepend::first && first);
   if (prepends && !own.starts_with(' ') && !own.starts_with(step.literal)) start_piece();
+  std::size_t literal = own.find(step.literal);  // the next one, from `i` on
   for (std::size_t i = 0; i < own.size();) {
-    if (own[i] == ' ') {
-      start_piece();
-      ++i;
-    } else if (own[i] == step.literal.front() && own.substr(i).starts_with(step.literal)) {
-      start_piece();
-      i += step.literal.size();
-    } else {
-      out += own[i++];
-    }
+    const std::size_t stop = std::min(own.find(' ', i), literal);
+    out.append(own, i, std::min(stop, own.size()) - i);
+    if (stop == std::string_view::npos) break;
+    start_piece();
+    i = stop + (stop == literal ? step.literal.size() : 1);
+    if (stop == literal) literal = own.find(step.literal, i);
   }
   const auto end = static_cast<std::uint32_t>(out.size());
   if (end > begin) cut.other_pieces.push_back({begin, end});
@@ -206,6 +221,12 @@ void byte_level(const PreTokenizer::Step& step, std::string_view own, CutText& c
 
 }  // namespace
 
+bool is_punctuation(std::uint32_t c) {
+  const bool ascii = (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+  if (c < 0x80) return ascii;
+  return ((unicode_classes()[c] & kPunctuation) != 0 && !is_in(kNoBertPunctuation, c)) || is_in(kExtraBertPunctuation, c);
+}
+
 bool is_word_character(std::uint32_t c) {
   const Category category = category_of(c);
   const bool circled = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
@@ -225,6 +246,7 @@ void cut_piece(const PreTokenizer::Step& step, std::string_view text, TextSpan p
     case Kind::whitespace: return word_runs(text, piece, out);
     case Kind::whitespace_split: return words(text, piece, out, [](std::uint32_t) { return false; });
     case Kind::bert: return words(text, piece, out, is_punctuation);
+    case Kind::unicode_scripts: return script_runs(text, piece, out);
     case Kind::fixed_length: return cut_length(step, text, piece, out);
     case Kind::metaspace: return metaspace(step, own, at_start && piece.begin == 0, cut);
     case Kind::byte_level: return byte_level(step, own, cut);

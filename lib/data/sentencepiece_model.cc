@@ -1,5 +1,6 @@
 #include "data/sentencepiece_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 #include <utility>
@@ -61,6 +62,24 @@ void read_denormalizer(std::string_view message, SentencePieceModel& model) {
   }
 }
 
+// Byte pieces are there all 256, or none; a lone one would spell a byte that its neighbours cannot.
+void check_bytes(const SentencePieceModel& model) {
+  int found = 0;
+  for (const SentencePieceModel::Piece& piece : model.pieces) {
+    if (piece.type != PieceType::byte) continue;
+    if (byte_of_piece(piece.text) < 0) {
+      throw Error(Code::corrupt, fmt::format("byte piece '{}': wanted <0x00> to <0xFF>", piece.text));
+    }
+    if (!model.byte_fallback) {
+      throw Error(Code::corrupt, fmt::format("byte piece '{}' in a model without byte_fallback", piece.text));
+    }
+    ++found;
+  }
+  if (model.byte_fallback && found != 256) {
+    throw Error(Code::corrupt, fmt::format("byte_fallback with {} byte pieces: wanted 256", found));
+  }
+}
+
 void check(const SentencePieceModel& model) {
   if (model.pieces.empty()) throw Error(Code::corrupt, "no pieces: not a SentencePiece model");
   std::unordered_set<std::string_view> seen;
@@ -71,7 +90,11 @@ void check(const SentencePieceModel& model) {
                   fmt::format("piece '{}' is empty, there twice, no valid UTF-8, or has no score", piece.text));
     }
   }
-  if (model.first_of(PieceType::unknown) < 0) throw Error(Code::corrupt, "no unknown piece");
+  const auto unknown = std::count_if(model.pieces.begin(), model.pieces.end(), [](const SentencePieceModel::Piece& p) {
+    return p.type == PieceType::unknown;
+  });
+  if (unknown != 1) throw Error(Code::corrupt, fmt::format("wanted one unknown piece, found {}", unknown));
+  check_bytes(model);
 }
 
 }  // namespace
@@ -88,6 +111,13 @@ std::int32_t SentencePieceModel::control(std::string_view name) const {
     if (pieces[id].type == PieceType::control && pieces[id].text == name) return static_cast<std::int32_t>(id);
   }
   return -1;
+}
+
+int byte_of_piece(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return -1;
+  const std::size_t high = kDigits.find(text[3]), low = kDigits.find(text[4]);
+  return high == kDigits.npos || low == kDigits.npos ? -1 : static_cast<int>(high * 16 + low);
 }
 
 SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path) {

@@ -36,7 +36,11 @@ struct SentencePieceModel {
   std::int32_t control(std::string_view name) const;
 };
 
-//   fails  Error{io}; Error{corrupt}: not such a file, no pieces, a piece twice, no unknown piece, a score that is no number
+// The byte that a piece "<0x00>" ... "<0xFF>" stands for, or -1.
+int byte_of_piece(std::string_view text);
+
+//   fails  Error{io}; Error{corrupt}: not such a file, no pieces, a piece twice, not exactly one unknown piece, a score
+//          that is no number, some but not all byte pieces (or any, without byte_fallback), a byte piece of another name
 SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path);
 
 // Text as the model sees it: mapped characters, spaces as U+2581, one in front.

@@ -94,9 +94,8 @@ Unigram unigram_of(const SentencePieceModel& model) {
   std::fill(std::begin(parts.byte_ids), std::end(parts.byte_ids), -1);
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     if (model.pieces[id].type != PieceType::byte) continue;
-    for (int b = 0; b < 256; ++b) {
-      if (model.pieces[id].text == fmt::format("<0x{:02X}>", b)) parts.byte_ids[b] = static_cast<std::int32_t>(id);
-    }
+    const int byte = byte_of_piece(model.pieces[id].text);
+    if (byte >= 0) parts.byte_ids[byte] = static_cast<std::int32_t>(id);
   }
   return Unigram(std::move(parts));
 }
@@ -148,11 +147,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const s
   for (std::size_t i = 0; i < model_.pieces.size(); ++i) {
     const SentencePieceModel::Piece& piece = model_.pieces[i];
     const auto id = static_cast<Id>(i);
-    unsigned byte = 0;
-    if (piece.type == PieceType::byte && piece.text.size() == 6 &&
-        std::sscanf(piece.text.c_str(), "<0x%2X>", &byte) == 1 && byte < 256) {
-      byte_ids_[byte] = id;
-    }
+    const int byte = piece.type == PieceType::byte ? byte_of_piece(piece.text) : -1;
+    if (byte >= 0) byte_ids_[byte] = id;
     if (piece.type == PieceType::control) controls.push_back({piece.text, id, true, false, false, false, false});
     if (eod_token && piece.text == *eod_token) eod_ = id;
   }
@@ -224,17 +220,20 @@ void SentencePieceTokenizer::encode_normalized(std::string_view text, EncodeScra
 void SentencePieceTokenizer::encode_mergeable(std::string_view text, EncodeScratch& scratch,
                                               std::vector<Id>& out) const {
   if (text.empty()) return;
-  CutText& cut = scratch.cut;
-  cut.pieces.assign(1, {0, static_cast<std::uint32_t>(text.size())});
-  bpe_->cut(text, cut.pieces, cut.other_pieces);
-  const std::span<const TextSpan> pieces = cut.pieces;
-  for (std::size_t i = 0; i < pieces.size(); i += kPieceBatch) {
-    const auto some = pieces.subspan(i, std::min(kPieceBatch, pieces.size() - i));
-    encode_cached(PlacedPieces(text.data(), some), some.size(), scratch, out,
-                  [this](std::string_view piece, std::vector<Id>& ids) {
-                    bpe_->encode(piece, ids);
-                    settle_unknown(ids);
-                  });
+  const auto miss = [this](std::string_view piece, std::vector<Id>& ids) {
+    bpe_->encode(piece, ids);
+    settle_unknown(ids);
+  };
+  const char* end = text.data() + text.size();
+  std::uint32_t lengths[kPieceBatch];
+  if (!bpe_->cuts()) {
+    lengths[0] = static_cast<std::uint32_t>(text.size());
+    return encode_cached(TouchingPieces(text.data(), {lengths, 1}, end), 1, scratch, out, miss);
+  }
+  std::size_t position = 0, done = 0;
+  while (const std::size_t n = bpe_->next(text, position, lengths)) {
+    encode_cached(TouchingPieces(text.data() + done, {lengths, n}, end), n, scratch, out, miss);
+    done = position;
   }
 }
 

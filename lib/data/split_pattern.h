@@ -1,8 +1,8 @@
 #pragma once
 // Cutting text into the pieces a BPE never merges across: the "pre-tokenizer" patterns.
 //
-// The patterns of GPT-2, LLaMA-3, Qwen, o200k and Tekken are scanned by hand over Unicode 16 classes; any other one runs under PCRE2's
-// JIT, its classes pinned to Unicode 16 too (data/regex_classes.h). Several patterns in a row refine each other's pieces.
+// The patterns of GPT-2, LLaMA-3, Qwen, o200k, Tekken, DeepSeek-V3 and Falcon are scanned by hand over Unicode 16
+// classes; any other one runs under PCRE2's JIT, its classes pinned to Unicode 16 too (data/regex_classes.h). Several patterns in a row refine each other's pieces.
 // In the usual notation, L letters, N numbers, s White_Space:
 //   gpt2    '(s|t|re|ve|m|ll|d) | ?L+ | ?N+ | ?[^sLN]+ | s+(?!S) | s+
 //   llama3  (?i:'(s|t|re|ve|m|ll|d)) | [^\r\nLN]?L+ | N{1,3} | ?[^sLN]+[\r\n]* | s*[\r\n]+ | s+(?!S) | s+
@@ -10,8 +10,11 @@
 //   o200k   [^\r\nLN]?U*W+c? | [^\r\nLN]?U+W*c? | N{1,3} | ?[^sLN]+[\r\n/]* | s*[\r\n]+ | s+(?!S) | s+
 //           with U: Lu Lt Lm Lo M, W: Ll Lm Lo M, c: (?i:'(s|t|re|ve|m|ll|d))
 //   tekken  o200k without c and with N for N{1,3}
+//   deepseek  N{1,3}, then [U+4E00-9FA5 3040-309F 30A0-30FF]+, then in each piece, P punctuation, S symbols:
+//           [!-/:-@[-`{-~][A-Za-z]+ | [^\r\nLPS]?[LM]+ | ?[PS]+[\r\n]* | s*[\r\n]+ | s+(?!S) | s+
+//   falcon  runs of punctuation, then gpt2 in each piece, then runs of digits, then [0-9][0-9][0-9]
 // Under (?i:) the s of 's is also U+017F, the long s.
-// Code: data/split_pattern.cc (hand scanners), data/split_pcre.cc. Tests: tests/data/split_pattern_test.cc.
+// Code: data/split_pattern.cc, split_cased.cc, split_deepseek.cc, split_falcon.cc (hand scanners), split_pcre.cc. Tests: tests/data/split_pattern_test.cc.
 
 #include <cstdint>
 #include <memory>
@@ -24,7 +27,7 @@
 
 namespace mt::data {
 
-enum class PatternKind { whole, gpt2, llama3, qwen, o200k, tekken, pcre };
+enum class PatternKind { whole, gpt2, llama3, qwen, o200k, tekken, deepseek, falcon, pcre };
 
 // The text of the patterns that are scanned by hand, as tokenizer.json files write them; cl100k's is LLaMA-3's.
 extern const std::string_view kGpt2Pattern, kLlama3Pattern, kO200kPattern, kTekkenPattern;
@@ -56,8 +59,10 @@ class SplitPattern {
   SplitPattern() = default;
   // Known patterns are recognised by their text and scanned by hand.
   static SplitPattern from_regex(const std::string& regex);
-  // One after the other.
+  // One after the other. DeepSeek-V3's three are recognised and scanned by hand as one.
   static SplitPattern sequence(std::vector<SplitPattern> parts);
+  // Falcon's four pre-tokenizers, as one scan over bytes. May cut inside a character.
+  static SplitPattern falcon();
 
   // The next pieces of `text` from `position` on, in bytes, at most lengths.size() of them.
   //   needs  valid UTF-8, under 4 GiB; position at a piece's start

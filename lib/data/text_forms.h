@@ -19,7 +19,12 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 // stay as they are, whatever utf8proc knows of them.
 //   needs  valid UTF-8
 //   fails  Error{data}: utf8proc's words
-//   cost   about 40 MB/s; runs of ASCII are copied
+//   cost   stretches that the form leaves alone are copied, about 1 GB/s, ASCII more; the others 40 MB/s. The first call
+//          of a form builds a table of 136 KiB, some 10 ms
 void append_normal_form(std::string_view text, NormalForm form, std::string& out);
+
+// True if no code point can be changed by the form, whatever stands beside it; false means "perhaps".
+//   cost  over 5 GB/s for ASCII
+bool is_plainly(std::string_view text, NormalForm form);
 
 }  // namespace mt::data

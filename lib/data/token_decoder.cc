@@ -13,21 +13,6 @@ namespace {
 using Kind = TokenDecoder::Kind;
 using Tokens = std::vector<std::string>;
 
-std::string text_or(const Json& json, const char* key, const std::string& fallback) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : fallback;
-}
-
-bool flag_or(const Json& json, const char* key, bool fallback) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_boolean() ? found->get<bool>() : fallback;
-}
-
-std::size_t count_or(const Json& json, const char* key, std::size_t fallback) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_unsigned() ? found->get<std::size_t>() : fallback;
-}
-
 void replace_all(std::string& text, std::string_view pattern, std::string_view content) {
   std::string out;
   std::size_t done = 0;
@@ -133,67 +118,70 @@ void apply(const TokenDecoder::Step& step, Tokens& tokens) {
   }
 }
 
-void read_replace(const Json& json, TokenDecoder::Step& step) {
-  const auto pattern = json.find("pattern");
-  const bool object = pattern != json.end() && pattern->is_object();
-  step.pattern = object ? text_or(*pattern, "String", "") : "";
-  step.content = text_or(json, "content", "");
+void read_replace(const JsonFields& part, TokenDecoder::Step& step) {
+  const JsonFields::Pattern pattern = part.pattern("pattern");
+  step.pattern = pattern.literal;
+  step.content = part.text("content", "");
   if (!step.pattern.empty()) return;
-  const std::string regex = object ? text_or(*pattern, "Regex", "") : "";
-  if (regex.empty()) throw Error(Code::corrupt, "decoder Replace without a pattern");
-  step.regex = std::make_unique<PcrePattern>(regex);
+  if (pattern.regex.empty()) part.broken("pattern", "an empty pattern");
+  step.regex = std::make_unique<PcrePattern>(pattern.regex);
+}
+
+void read_metaspace(const JsonFields& part, TokenDecoder::Step& step) {
+  step.kind = Kind::metaspace;
+  step.content = part.character("replacement", "\xE2\x96\x81");
+  part.flag_or_null("split", true);
+  const bool old_flag = part.flag_or_null("add_prefix_space", true);
+  step.flag = part.text("prepend_scheme", old_flag ? "always" : "never") != "never";
 }
 
 }  // namespace
 
 TokenDecoder::TokenDecoder(const Json& json) {
-  if (!json.is_null()) add(json);
+  if (!json.is_null()) add(JsonFields(json, "decoder"));
 }
 
-void TokenDecoder::add(const Json& json) {
-  const std::string type = json.is_object() ? text_or(json, "type", "") : "";
+void TokenDecoder::add(const JsonFields& part) {
+  const std::string type = part.text("type");
   if (type == "Sequence") {
-    const auto list = json.find("decoders");
-    if (list == json.end() || !list->is_array()) throw Error(Code::corrupt, "decoder Sequence without 'decoders'");
-    for (const Json& one : *list) add(one);
+    for (const JsonFields& one : part.list("decoders")) add(one);
     return;
   }
   Step step{};
   if (type == "ByteLevel") {
     step.kind = Kind::byte_level;
+    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
   } else if (type == "ByteFallback") {
     step.kind = Kind::byte_fallback;
   } else if (type == "Metaspace") {
-    step.kind = Kind::metaspace;
-    step.content = text_or(json, "replacement", "\xE2\x96\x81");
-    step.flag = text_or(json, "prepend_scheme", flag_or(json, "add_prefix_space", true) ? "always" : "never") != "never";
+    read_metaspace(part, step);
   } else if (type == "Replace") {
     step.kind = Kind::replace;
-    read_replace(json, step);
+    read_replace(part, step);
   } else if (type == "Fuse") {
     step.kind = Kind::fuse;
   } else if (type == "Strip") {
     step.kind = Kind::strip;
-    step.content = text_or(json, "content", " ");
-    step.start = count_or(json, "start", 0);
-    step.stop = count_or(json, "stop", 0);
+    step.content = part.character("content", " ");
+    step.start = part.count("start").value_or(0);
+    step.stop = part.count("stop").value_or(0);
   } else if (type == "WordPiece") {
     step.kind = Kind::word_piece;
-    step.content = text_or(json, "prefix", "##");
-    step.flag = flag_or(json, "cleanup", true);
+    step.content = part.text("prefix", "##");
+    step.flag = part.flag("cleanup", true);
   } else if (type == "BPEDecoder") {
     step.kind = Kind::bpe;
-    step.content = text_or(json, "suffix", "</w>");
+    step.content = part.text("suffix", "</w>");
   } else if (type == "CTC") {
     step.kind = Kind::ctc;
-    step.content = text_or(json, "pad_token", "<pad>");
-    step.delimiter = text_or(json, "word_delimiter_token", "|");
-    step.flag = flag_or(json, "cleanup", true);
+    step.content = part.text("pad_token", "<pad>");
+    step.delimiter = part.text("word_delimiter_token", "|");
+    step.flag = part.flag("cleanup", true);
   } else {
-    throw Error(Code::data, fmt::format("decoder {} is not supported", type.empty() ? json_line(json) : type));
+    throw Error(Code::data, fmt::format("{} {} is not supported", part.path(), type));
   }
-  if (step.content.empty() && (step.kind == Kind::metaspace || step.kind == Kind::bpe || step.kind == Kind::ctc)) {
-    throw Error(Code::corrupt, fmt::format("decoder {} with an empty string to look for", type));
+  if (step.content.empty() && (step.kind == Kind::bpe || step.kind == Kind::ctc)) {
+    part.broken(step.kind == Kind::bpe ? "suffix" : "pad_token", "an empty string to look for");
   }
   steps_.push_back(std::move(step));
 }

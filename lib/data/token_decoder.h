@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "data/json_fields.h"
 #include "data/split_pattern.h"
 
 namespace mt::data {
@@ -20,7 +21,8 @@ class TokenDecoder {
   // Joins by spaces.
   TokenDecoder() = default;
   // From the value of "decoder"; null joins by spaces.
-  //   fails  Error{data}: a type this reader does not know, named; Error{corrupt}: one without its parts
+  //   fails  Error{data}: a type this reader does not know, named; Error{corrupt}: one without its parts, or with
+  //          a field of another type
   explicit TokenDecoder(const Json& json);
 
   // Append the text of the tokens to `out`; the tokens are used up.
@@ -37,7 +39,7 @@ class TokenDecoder {
   };
 
  private:
-  void add(const Json& json);
+  void add(const JsonFields& part);
   std::vector<Step> steps_;
 };
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "data/cut_text.h"
+#include "data/long_word_cache.h"
 #include "data/unigram.h"
 #include "data/word_cache.h"
 
@@ -29,7 +30,8 @@ using Id = std::int32_t;
 
 // What one thread keeps between calls of encode. Never share one between threads or between two tokenizers.
 struct EncodeScratch {
-  WordCache words;                     // ids of pieces already seen
+  WordCache words;                     // ids of pieces already seen, of up to 15 bytes
+  LongWordCache long_words;            // and of longer ones
   std::string normalized, other;       // the text after normalisation, and a step of it
   CutText cut;                         // the text at hand and its pieces
   UnigramScratch unigram;              // best cuts so far

@@ -23,13 +23,27 @@ std::string_view text_or(const dom::element& e, const char* key, std::string_vie
   return e[key].get(value) == simdjson::SUCCESS ? value : fallback;
 }
 
-bool flag_or(const dom::element& e, const char* key, bool fallback) {
-  bool value = false;
-  return e[key].get(value) == simdjson::SUCCESS ? value : fallback;
-}
-
 bool member(const dom::element& e, const char* key, dom::element& value) {
   return e[key].get(value) == simdjson::SUCCESS && !value.is_null();
+}
+
+Json fields_of(const dom::element& e) {
+  switch (e.type()) {
+    case dom::element_type::ARRAY: return Json::array();
+    case dom::element_type::BOOL: return bool(e);
+    case dom::element_type::STRING: return std::string(std::string_view(e));
+    case dom::element_type::INT64: return std::int64_t(e);
+    case dom::element_type::UINT64: return std::uint64_t(e);
+    case dom::element_type::DOUBLE: return double(e);
+    case dom::element_type::NULL_VALUE: return nullptr;
+    case dom::element_type::OBJECT: break;
+  }
+  Json fields = Json::object();
+  for (const auto& [key, value] : dom::object(e)) {
+    const bool large = value.is_object() || value.is_array();
+    fields[std::string(key)] = !large ? fields_of(value) : value.is_array() ? Json::array() : Json::object();
+  }
+  return fields;
 }
 
 Json part_of(const dom::element& e, const char* key) {
@@ -62,27 +76,27 @@ std::vector<AddedToken> read_added_tokens(const JsonFile& file, Spelling spellin
                                           std::vector<Id>* only) {
   std::vector<AddedToken> all;
   dom::element list;
-  if (!member(file.root, "added_tokens", list)) return all;
+  if (file.root["added_tokens"].get(list) != simdjson::SUCCESS) return all;
   dom::array added;
-  if (list.get(added) != simdjson::SUCCESS) file.broken("added_tokens: wanted an array");
+  if (list.get(added) != simdjson::SUCCESS) {
+    file.broken(fmt::format("added_tokens: wanted an array, found {}", type_words(fields_of(list))));
+  }
   std::set<std::string> seen;
+  std::size_t place = 0;
   for (const dom::element& e : added) {
     AddedToken token;
-    std::int64_t id = -1;
-    std::string_view content;
-    if (!e.is_object() || e["content"].get(content) != simdjson::SUCCESS)
-      file.broken("added_tokens: wanted objects with a text as content");
-    token.content = content;
+    const Json json = fields_of(e);
+    const JsonFields fields(json, fmt::format("added_tokens[{}]", place++));
+    token.content = fields.text("content");
+    const std::optional<std::uint64_t> id = fields.count("id");
+    if (!id || *id > kMaxTokenId) fields.broken("id", "wanted an id up to 2^24");
+    token.id = static_cast<Id>(*id);
+    token.special = fields.flag("special", false);
+    token.normalized = fields.flag("normalized", !token.special);
+    token.lstrip = fields.flag("lstrip", false);
+    token.rstrip = fields.flag("rstrip", false);
+    token.single_word = fields.flag("single_word", false);
     if (token.content.empty() || !seen.insert(token.content).second) continue;
-    if (e["id"].get(id) != simdjson::SUCCESS || id < 0 || id > kMaxTokenId) {
-      file.broken(fmt::format("added token '{}': wanted an id", token.content));
-    }
-    token.id = static_cast<Id>(id);
-    token.special = flag_or(e, "special", false);
-    token.normalized = flag_or(e, "normalized", !token.special);
-    token.lstrip = flag_or(e, "lstrip", false);
-    token.rstrip = flag_or(e, "rstrip", false);
-    token.single_word = flag_or(e, "single_word", false);
     const std::optional<Id> known = tokens.find(spelling(token.content));
     if (known && *known != token.id) {
       log::warn("{}: added token '{}' has id {}, the vocabulary says {}; the vocabulary's is used", file.where,

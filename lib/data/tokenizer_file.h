@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "data/added_tokens.h"
 #include "data/bpe.h"
+#include "data/json_fields.h"
 #include "data/token_table.h"
 #include "data/tokenizer.h"
 
@@ -39,9 +40,11 @@ struct JsonFile {
 };
 
 std::string_view text_or(const dom::element& e, const char* key, std::string_view fallback);
-bool flag_or(const dom::element& e, const char* key, bool fallback);
 // The member, or a null-like absence: false for missing and for null.
 bool member(const dom::element& e, const char* key, dom::element& value);
+// The members of an object; arrays and objects among them come empty, so that a large part costs nothing. What is no
+// object comes as an empty value of its type.
+Json fields_of(const dom::element& e);
 // A small part as Json; null where it is missing.
 Json part_of(const dom::element& e, const char* key);
 
@@ -76,6 +79,7 @@ void for_each_merge(const JsonFile& file, const dom::element& model, Each each) 
 }
 
 // Add the added tokens of the file to `tokens` and seal it again.
+//   fails  Error{corrupt}: entries that are none, a field of another type
 //   gives  those tokens; `only` (if any) receives the ids of those the model lacked
 std::vector<AddedToken> read_added_tokens(const JsonFile& file, Spelling spelling, TokenTable& tokens,
                                           std::vector<Id>* only);

@@ -28,8 +28,21 @@ bool fits_byte_level(const Json& normalizer, ByteLevelBpeParts& parts) {
 // What the pre-tokenizers of a byte-level BPE come to: patterns in order, and whether bytes are mapped at all.
 struct BytePatterns {
   std::vector<std::string> patterns;
-  bool byte_level = false, add_prefix_space = false;
+  bool byte_level = false, add_prefix_space = false, falcon = false;
 };
+
+// Falcon's four: runs of punctuation, GPT-2's pattern over bytes, runs of digits, and these by threes.
+bool is_falcon(const Json& steps) {
+  if (steps.size() != 4) return false;
+  const char* const types[] = {"Punctuation", "ByteLevel", "Digits", "Split"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (steps[i].value("type", "") != types[i]) return false;
+  }
+  return steps[0].value("behavior", "") == "Contiguous" && !steps[1].value("add_prefix_space", true) &&
+         steps[1].value("use_regex", true) && !steps[2].value("individual_digits", false) &&
+         steps[3].value("pattern", Json()) == Json{{"Regex", "[0-9][0-9][0-9]"}} &&
+         steps[3].value("behavior", "") == "Isolated" && !steps[3].value("invert", false);
+}
 
 bool add_split(const Json& e, BytePatterns& pre) {
   if (pre.byte_level || e.value("behavior", "") != "Isolated" || e.value("invert", false)) return false;
@@ -46,6 +59,9 @@ bool read_byte_patterns(const Json& e, BytePatterns& pre) {
   const std::string type = e.is_object() ? e.value("type", "") : "";
   if (type == "Split") return add_split(e, pre);
   if (type == "Sequence") {
+    if (pre.patterns.empty() && !pre.byte_level && is_falcon(e.at("pretokenizers"))) {
+      return pre.falcon = pre.byte_level = true;
+    }
     return std::all_of(e.at("pretokenizers").begin(), e.at("pretokenizers").end(),
                        [&pre](const Json& one) { return read_byte_patterns(one, pre); });
   }
@@ -81,19 +97,25 @@ std::optional<ByteLevelBpeParts> read_byte_level(const JsonFile& file, const dom
                                                  const Json& normalizer, const Json& pre_tokenizer) {
   ByteLevelBpeParts parts;
   BytePatterns pre;
-  if (model_type(model) != "BPE" || flag_or(model, "byte_fallback", false)) return std::nullopt;
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!text_or(model, key, "").empty()) return std::nullopt;
-  }
+  if (model_type(model) != "BPE") return std::nullopt;
+  const Json json = fields_of(model);
+  const JsonFields fields(json, "model");
+  const bool byte_fallback = fields.flag_or_null("byte_fallback", false);
+  fields.flag_or_null("fuse_unk", false);
+  const std::string unknown = fields.text_or_null("unk_token", "");
+  const std::string around =
+      fields.text_or_null("continuing_subword_prefix", "") + fields.text_or_null("end_of_word_suffix", "");
+  if (byte_fallback || !around.empty()) return std::nullopt;
   if (!fits_byte_level(normalizer, parts) || !read_byte_patterns(pre_tokenizer, pre) || !pre.byte_level) {
     return std::nullopt;
   }
   refuse_dropout(file, model);
   std::vector<SplitPattern> patterns;
   for (const std::string& regex : pre.patterns) patterns.push_back(SplitPattern::from_regex(regex));
+  if (pre.falcon) parts.pattern = SplitPattern::falcon();
   if (!patterns.empty()) parts.pattern = SplitPattern::sequence(std::move(patterns));
   parts.add_prefix_space = pre.add_prefix_space;
-  parts.ignore_merges = flag_or(model, "ignore_merges", false);
+  parts.ignore_merges = fields.flag_or_null("ignore_merges", false);
   dom::element vocab;
   if (!member(model, "vocab", vocab)) file.broken("model.vocab: wanted an object");
   read_vocab(file, vocab, bytes_of_token, parts.tokens);
@@ -101,7 +123,6 @@ std::optional<ByteLevelBpeParts> read_byte_level(const JsonFile& file, const dom
   for_each_merge(file, model, [&](std::string_view left, std::string_view right) {
     add_merge(file.where, parts, left, right, parts.merges);
   });
-  const std::string unknown(text_or(model, "unk_token", ""));
   if (!unknown.empty()) parts.unknown = parts.tokens.find(bytes_of_token(unknown));
   parts.added = read_added_tokens(file, bytes_of_token, parts.tokens, &parts.added_only);
   return parts;
@@ -145,6 +166,8 @@ void keep_spaces(const Json& normalizer, const Json& pre_tokenizer, PipelinePart
   steps.push_back({{"type", "Replace"}, {"pattern", {{"String", character}}}, {"content", " "}});
   parts.normalizer = Normalizer(Json{{"type", "Sequence"}, {"normalizers", steps}});
   parts.pre_tokenizer = PreTokenizer();
+  parts.space_character = character;
+  parts.prepends_space = prepends;
   parts.model = CharacterBpe(std::move(*spaced));
 }
 
@@ -183,14 +206,33 @@ void hide_specials(const TokenTable& tokens, const std::vector<AddedToken>& adde
   }
 }
 
-std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerSpec& spec, const fs::path& config) {
-  dom::element model, e;
-  if (!member(file.root, "model", model)) file.broken("no 'model': not a tokenizer.json");
-  for (const char* key : {"truncation", "padding"}) {
-    if (member(file.root, key, e)) log::warn("{}: '{}' is set in the file and not applied", file.where, key);
+// The version, and what is read but not done.
+void check_head(const JsonFile& file) {
+  dom::element e;
+  if (file.root["version"].get(e) == simdjson::SUCCESS) {
+    std::string_view version;
+    if (e.get(version) != simdjson::SUCCESS) {
+      file.broken(fmt::format("version: wanted a string, found {}", type_words(fields_of(e))));
+    }
+    if (version != "1.0") file.unknown(fmt::format("version {}", version));
   }
+  for (const char* key : {"truncation", "padding"}) {
+    if (!member(file.root, key, e)) continue;
+    if (!e.is_object()) file.broken(fmt::format("{}: wanted an object, found {}", key, type_words(fields_of(e))));
+    log::warn("{}: '{}' is set in the file and not applied", file.where, key);
+  }
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerSpec& spec, const fs::path& config) {
+  dom::element model;
+  if (!member(file.root, "model", model)) file.broken("no 'model': not a tokenizer.json");
+  check_head(file);
   Surround surround = read_post_processor(part_of(file.root, "post_processor"));
   const Json normalizer = part_of(file.root, "normalizer"), pre_tokenizer = part_of(file.root, "pre_tokenizer");
+  // Every part is read, needed or not: what is wrong in it is said.
+  Normalizer normalize(normalizer);
+  PreTokenizer pre_tokenize(pre_tokenizer);
+  TokenDecoder decoder(part_of(file.root, "decoder"));
   if (auto parts = read_byte_level(file, model, normalizer, pre_tokenizer)) {
     parts->surround = std::move(surround);
     check_surround(file, *parts);
@@ -202,10 +244,12 @@ std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerS
       read_added_tokens(file, [](std::string_view s) { return std::string(s); }, tokens, nullptr);
   if (!spec.parse_special) hide_specials(tokens, added, piece_model);
   PipelineParts parts{std::move(tokens),
-                      Normalizer(normalizer),
-                      PreTokenizer(pre_tokenizer),
+                      std::move(normalize),
+                      std::move(pre_tokenize),
                       std::move(piece_model),
-                      TokenDecoder(part_of(file.root, "decoder")),
+                      "",
+                      false,
+                      std::move(decoder),
                       std::move(added),
                       std::nullopt,
                       std::move(surround),
@@ -213,6 +257,19 @@ std::unique_ptr<Tokenizer> read_tokenizer(const JsonFile& file, const TokenizerS
   check_surround(file, parts);
   keep_spaces(normalizer, pre_tokenizer, parts);
   return std::make_unique<PipelineTokenizer>(with_settings(std::move(parts), spec, config));
+}
+
+// Lines without the white space at their ends.
+std::vector<std::string_view> vocabulary_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t last = line.find_last_not_of(" \t\r\v\f");
+    lines.push_back(line.substr(0, last == std::string_view::npos ? 0 : last + 1));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -256,16 +313,20 @@ std::unique_ptr<Tokenizer> load_gpt2_bpe(const TokenizerSpec& spec) {
 
 std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower_case) {
   const std::string text = read_file(spec.vocab_file), where = spec.vocab_file.string();
+  const std::vector<std::string_view> lines = vocabulary_lines(text);
   TokenTable tokens;
-  Id next = 0;
-  for (std::size_t begin = 0; begin < text.size(); ++next) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line(text.data() + begin, end - begin);
-    begin = end + 1;
-    const std::size_t last = line.find_last_not_of(" \t\r\v\f");
-    tokens.add(line.substr(0, last == std::string_view::npos ? 0 : last + 1), next);
+  for (std::size_t id = lines.size(); id-- > 0;) tokens.add(lines[id], static_cast<Id>(id));
+  tokens.seal();  // from the back: of equal lines the last is found, as in Megatron's dictionary
+  std::size_t again = 0;
+  std::string_view example;
+  for (std::size_t id = 0; id < lines.size(); ++id) {
+    if (tokens.find(lines[id]) == static_cast<Id>(id)) continue;
+    if (again++ == 0) example = lines[id];
   }
-  tokens.seal();
+  if (again > 0) {
+    log::warn("{}: {} lines whose token stands again further down, '{}' among them; the last one counts", where, again,
+              example);
+  }
   WordPiece model(tokens, {});
   std::vector<AddedToken> added;
   for (const char* name : {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}) {
@@ -273,7 +334,7 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
     if (id) added.push_back({name, *id, true, false, false, false, false});
     const std::string_view needed = name;
     if (!id && needed != "[PAD]" && needed != "[MASK]") {
-      throw Error(Code::data, fmt::format("no token {} among {} lines", name, next), where, "a vocab.txt of BERT");
+      throw Error(Code::data, fmt::format("no token {} among {} lines", name, lines.size()), where, "a vocab.txt of BERT");
     }
   }
   TokenizerSpec with_end = spec;
@@ -282,6 +343,8 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
                       Normalizer(Json{{"type", "BertNormalizer"}, {"lowercase", lower_case}}),
                       PreTokenizer(Json{{"type", "BertPreTokenizer"}}),
                       std::move(model),
+                      "",
+                      false,
                       TokenDecoder(Json{{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}),
                       std::move(added),
                       std::nullopt,

@@ -27,7 +27,8 @@ std::unique_ptr<Tokenizer> load_tokenizer_json(const TokenizerSpec& spec);
 // spec.vocab_file and spec.merge_file; <|endoftext|> is the end token and special.
 std::unique_ptr<Tokenizer> load_gpt2_bpe(const TokenizerSpec& spec);
 
-// spec.vocab_file: a token a line, the line is the id. BERT's normalizer and pre-tokenizer, WordPiece; [UNK] [SEP] [PAD]
+// spec.vocab_file: a token a line, the line is the id; of a token that stands there twice the last line counts, with a
+// warning that says how many do. BERT's normalizer and pre-tokenizer, WordPiece; [UNK] [SEP] [PAD]
 // [CLS] [MASK] are special, [SEP] is the end token; [CLS] and [SEP] belong around a text.
 //   fails  Error{data}: one of [UNK] [SEP] [CLS] is not there
 std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower_case);

@@ -19,12 +19,14 @@ CharacterBpe read_bpe(const JsonFile& file, const dom::element& model, TokenTabl
   tokens.seal();
   CharacterBpeParts parts;
   parts.tokens = tokens;
-  parts.unknown = text_or(model, "unk_token", "");
-  parts.prefix = text_or(model, "continuing_subword_prefix", "");
-  parts.suffix = text_or(model, "end_of_word_suffix", "");
-  parts.byte_fallback = flag_or(model, "byte_fallback", false);
-  parts.fuse_unknown = flag_or(model, "fuse_unk", false);
-  parts.ignore_merges = flag_or(model, "ignore_merges", false);
+  const Json json = fields_of(model);
+  const JsonFields fields(json, "model");
+  parts.unknown = fields.text_or_null("unk_token", "");
+  parts.prefix = fields.text_or_null("continuing_subword_prefix", "");
+  parts.suffix = fields.text_or_null("end_of_word_suffix", "");
+  parts.byte_fallback = fields.flag_or_null("byte_fallback", false);
+  parts.fuse_unknown = fields.flag_or_null("fuse_unk", false);
+  parts.ignore_merges = fields.flag_or_null("ignore_merges", false);
   for_each_merge(file, model, [&](std::string_view left, std::string_view right) {
     std::string made(left);
     made += right.size() >= parts.prefix.size() ? right.substr(parts.prefix.size()) : std::string_view();
@@ -59,12 +61,13 @@ Unigram read_unigram(const JsonFile& file, const dom::element& model, TokenTable
   if (parts.pieces.empty()) file.broken("model.vocab: no piece");
   for (std::size_t id = parts.pieces.size(); id-- > 0;) tokens.add(parts.pieces[id].text, static_cast<Id>(id));
   tokens.seal();  // from the back: of equal pieces the last is found
-  std::int64_t unknown = -1;
-  if (model["unk_id"].get(unknown) == simdjson::SUCCESS) {
-    if (unknown < 0 || unknown >= tokens.size()) file.broken(fmt::format("model.unk_id {}: no such piece", unknown));
-    parts.unknown = static_cast<Id>(unknown);
+  const Json json = fields_of(model);
+  const JsonFields fields(json, "model");
+  if (const std::optional<std::uint64_t> unknown = fields.count_or_null("unk_id")) {
+    if (*unknown >= parts.pieces.size()) fields.broken("unk_id", fmt::format("no piece {}", *unknown));
+    parts.unknown = static_cast<Id>(*unknown);
   }
-  parts.byte_fallback = flag_or(model, "byte_fallback", false);
+  parts.byte_fallback = fields.flag("byte_fallback", false);
   for (int b = 0; b < 256; ++b) parts.byte_ids[b] = tokens.find(fmt::format("<0x{:02X}>", b)).value_or(-1);
   return Unigram(std::move(parts));
 }
@@ -75,13 +78,11 @@ WordPiece read_word_piece(const JsonFile& file, const dom::element& model, Token
   read_vocab(file, vocab, as_spelled, tokens);
   tokens.seal();
   WordPieceParts parts;
-  parts.unknown = text_or(model, "unk_token", parts.unknown);
-  parts.prefix = text_or(model, "continuing_subword_prefix", parts.prefix);
-  std::int64_t most = 100;
-  if (model["max_input_chars_per_word"].get(most) == simdjson::SUCCESS && most < 0) {
-    file.broken(fmt::format("model.max_input_chars_per_word {}", most));
-  }
-  parts.max_characters = static_cast<std::size_t>(most);
+  const Json json = fields_of(model);
+  const JsonFields fields(json, "model");
+  parts.unknown = fields.text("unk_token", parts.unknown.c_str());
+  parts.prefix = fields.text("continuing_subword_prefix", parts.prefix.c_str());
+  parts.max_characters = fields.count("max_input_chars_per_word").value_or(100);
   return WordPiece(tokens, std::move(parts));
 }
 
@@ -90,14 +91,16 @@ WordLevel read_word_level(const JsonFile& file, const dom::element& model, Token
   if (!member(model, "vocab", vocab)) file.broken("model.vocab: wanted an object");
   read_vocab(file, vocab, as_spelled, tokens);
   tokens.seal();
-  return WordLevel(tokens, std::string(text_or(model, "unk_token", "<unk>")));
+  const Json json = fields_of(model);
+  return WordLevel(tokens, JsonFields(json, "model").text("unk_token", "<unk>"));
 }
 
 }  // namespace
 
 std::string model_type(const dom::element& model) {
-  const std::string_view type = text_or(model, "type", "");
-  if (!type.empty()) return std::string(type);
+  const Json json = fields_of(model);
+  const JsonFields fields(json, "model");
+  if (json.contains("type")) return fields.text("type");
   dom::element part;
   if (member(model, "merges", part)) return "BPE";
   if (member(model, "vocab", part) && part.is_array()) return "Unigram";
@@ -105,10 +108,13 @@ std::string model_type(const dom::element& model) {
 }
 
 void refuse_dropout(const JsonFile& file, const dom::element& model) {
-  double dropout = 0;
-  if (model["dropout"].get(dropout) == simdjson::SUCCESS && dropout != 0) {
-    file.unknown(fmt::format("BPE dropout {} (ids would differ from run to run)", dropout));
+  dom::element dropout;
+  if (!member(model, "dropout", dropout)) return;
+  double rate = 0;
+  if (dropout.get(rate) != simdjson::SUCCESS) {
+    file.broken(fmt::format("model.dropout: wanted a number, found {}", type_words(fields_of(dropout))));
   }
+  if (rate != 0) file.unknown(fmt::format("BPE dropout {} (ids would differ from run to run)", rate));
 }
 
 PieceModel read_piece_model(const JsonFile& file, const dom::element& model, TokenTable& tokens) {

@@ -1,8 +1,8 @@
 #pragma once
 // From the bytes of a word to its ids: a hash table private to one thread, so that a word is merged once.
 //
-// Open addressing, 32-byte entries on cache-line pairs: up to 15 bytes of key stand in the entry itself, longer keys
-// are not cached here (they are rare: 0.3 % of English pieces). Up to 3 ids stand in the entry, more in a side array.
+// Open addressing, 32-byte entries on cache-line pairs: up to 15 bytes of key stand in the entry itself; longer words
+// have a shelf of their own (data/long_word_cache.h). Up to 3 ids stand in the entry, more in a side array.
 // The table doubles at 3/4 load until `max_entries`, then stops taking new words: memory is bounded.
 // Code: data/word_cache.cc. Tests: tests/data/word_cache_test.cc.
 
@@ -48,6 +48,17 @@ class WordCache {
       }
     }
     key.high |= static_cast<std::uint64_t>(size) << 56;
+    return key;
+  }
+  // The same where 16 bytes from the word on can be read: no branch on the size, which is hard to foretell.
+  static Key key_of_readable(const char* word, std::size_t size) {
+    Key key;
+    std::memcpy(&key.low, word, 8);
+    std::memcpy(&key.high, word + 8, 8);
+    const std::uint64_t bits = size * 8, all = ~std::uint64_t{0};
+    const std::uint64_t low = bits >= 64 ? all : ~(all << (bits & 63)), high = bits > 64 ? ~(all << (bits & 63)) : 0;
+    key.low &= low;
+    key.high = (key.high & high) | static_cast<std::uint64_t>(size) << 56;
     return key;
   }
   static std::uint64_t hash_of(Key key) {

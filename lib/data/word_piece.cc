@@ -9,11 +9,11 @@ namespace mt::data {
 
 namespace {
 
-// Tokens that start with `prefix`, without it.
+// Tokens that start with `prefix`, without it; of a token that is there twice the last id.
 //   hidden  ids left out, ascending
 PrefixTrie trie_of(const TokenTable& tokens, std::string_view prefix, const std::vector<std::int32_t>& hidden = {}) {
   std::vector<PrefixTrie::Key> keys;
-  for (std::int32_t id = 0; id < tokens.size(); ++id) {
+  for (std::int32_t id = tokens.size(); id-- > 0;) {
     if (!tokens.has(id) || !tokens.token(id).starts_with(prefix)) continue;
     if (std::binary_search(hidden.begin(), hidden.end(), id)) continue;
     keys.emplace_back(tokens.token(id).substr(prefix.size()), id);

@@ -59,8 +59,8 @@ TEST(CharacterBpe, pieces_cut_where_no_merge_crosses_give_the_ids_of_the_whole) 
       if (text.empty()) continue;
       Ids whole, parts;
       bpe.encode(text, whole);
-      std::vector<TextSpan> pieces{{0, static_cast<std::uint32_t>(text.size())}}, scratch;
-      bpe.cut(text, pieces, scratch);
+      std::vector<TextSpan> pieces{{0, static_cast<std::uint32_t>(text.size())}};
+      bpe.cut(text, pieces);
       cuts += pieces.size() - 1;
       for (const TextSpan& p : pieces) {
         Ids some;
@@ -82,8 +82,8 @@ TEST(CharacterBpe, joins_unknown_characters_only_where_asked_and_then_cuts_nothi
     Ids ids;
     bpe.encode("中中", ids);
     EXPECT_EQ(ids, fuse ? Ids{0} : (Ids{0, 0}));
-    std::vector<TextSpan> pieces{{0, 6}}, scratch;
-    bpe.cut("中中", pieces, scratch);
+    std::vector<TextSpan> pieces{{0, 6}};
+    bpe.cut("中中", pieces);
     EXPECT_EQ(pieces.size(), fuse ? 1u : 2u);
   }
 }

@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "data/byte_level_bpe.h"
+#include "data/pre_tokenizer.h"
 
 namespace mt::data {
 namespace {
@@ -34,6 +37,13 @@ std::vector<std::string> split(const SplitPattern& pattern, std::string_view tex
   return pieces(text, lengths);
 }
 
+// Pieces with a line each, so that a difference shows.
+std::string joined(const std::vector<std::string>& pieces) {
+  std::string all;
+  for (const std::string& piece : pieces) all += Json(piece).dump() + "\n";
+  return all;
+}
+
 // Text of `count` parts that the patterns care about; `ascii` of 100 parts are ASCII.
 std::string random_text(std::mt19937& random, int count, int ascii) {
   static const std::vector<std::string> plain = {"a",  "b",    "Z",    "s",   "t",    "re",   "ve", "ll", "m",    "d",
@@ -42,7 +52,7 @@ std::string random_text(std::mt19937& random, int count, int ascii) {
                                                  "_",  "word", " the", ", ",  "\x7f", "\x01", "@",  "[",  "`",    "{"};
   static const std::vector<std::string> other = {"É", "ǅ", "ʰ", "ſt", "/", "é",      "ß",      "中",     "文", "\u0669", "½", "\u00a0",
                                                  "\u3000", "\u2028", "\u0085", "é",  "—",      "😀", "ſ",
-                                                 "'ſ",     "\u0301", "\u200b", "Ⅷ",  "я"};
+                                                 "'ſ",     "\u0301", "\u200b", "Ⅷ",  "я", "カ", "・", "゛", "の", "²", "¼", "‹", "»", "\u3099", "\u0e33"};
   std::string text;
   for (int i = 0; i < count; ++i) {
     const std::vector<std::string>& from = static_cast<int>(random() % 100) < ascii ? plain : other;
@@ -78,6 +88,56 @@ TEST(SplitPattern, qwen_scanner_cuts_where_the_regex_cuts) {
 TEST(SplitPattern, o200k_and_tekken_scanners_cut_where_the_regexes_cut) {
   compare_with_pcre(std::string(kO200kPattern), PatternKind::o200k);
   compare_with_pcre(std::string(kTekkenPattern), PatternKind::tekken);
+}
+
+const std::vector<std::string> kDeepseek = {
+    "\\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"};
+
+TEST(SplitPattern, deepseek_scanner_cuts_where_its_three_regexes_cut_one_after_the_other) {
+  std::vector<SplitPattern> parts;
+  for (const std::string& regex : kDeepseek) parts.push_back(SplitPattern::from_regex(regex));
+  const SplitPattern pattern = SplitPattern::sequence(std::move(parts));
+  ASSERT_EQ(pattern.kind(), PatternKind::deepseek);
+  const PcrePattern one(kDeepseek[0]), two(kDeepseek[1]), three(kDeepseek[2]);
+  const auto refine = [](const PcrePattern& by, const std::vector<std::string>& coarse) {
+    std::vector<std::string> fine;
+    for (const std::string& text : coarse) {
+      std::vector<std::uint32_t> lengths;
+      by.split(text, lengths);
+      const auto some = pieces(text, lengths);
+      fine.insert(fine.end(), some.begin(), some.end());
+    }
+    return fine;
+  };
+  std::mt19937 random(8);
+  for (int round = 0; round < 3000; ++round) {
+    const int ascii = round % 3 == 0 ? 100 : round % 3 == 1 ? 95 : 50;
+    const std::string text = random_text(random, static_cast<int>(random() % 150), ascii);
+    const auto expected = text.empty() ? std::vector<std::string>{} : refine(three, refine(two, refine(one, {text})));
+    ASSERT_EQ(joined(split(pattern, text)), joined(expected)) << "round " << round;
+  }
+}
+
+TEST(SplitPattern, falcon_scanner_cuts_where_its_four_pre_tokenizers_cut) {
+  const PreTokenizer reference(parse_json(R"({"type": "Sequence", "pretokenizers": [
+      {"type": "Punctuation", "behavior": "Contiguous"},
+      {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+      {"type": "Digits", "individual_digits": false},
+      {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": false}]})", "here"));
+  std::mt19937 random(9);
+  CutText cut;
+  for (int round = 0; round < 3000; ++round) {
+    const int ascii = round % 3 == 0 ? 100 : round % 3 == 1 ? 95 : 50;
+    const std::string text = random_text(random, static_cast<int>(random() % 150), ascii);
+    reference.apply(text, true, cut);
+    std::vector<std::string> expected;
+    for (const TextSpan& piece : cut.pieces) {
+      expected.push_back(bytes_of_token(cut.text.substr(piece.begin, piece.end - piece.begin)));
+    }
+    ASSERT_EQ(split(SplitPattern::falcon(), text), expected) << "round " << round << " text: " << text;
+  }
 }
 
 TEST(SplitPattern, classes_are_those_of_unicode_16_whatever_the_library_knows) {

@@ -59,7 +59,7 @@ TEST(TokenizerJson, an_added_token_keeps_its_id_and_sets_the_size) {
 
 TEST(TokenizerJson, added_tokens_that_are_none_are_damage) {
   const ScratchDirectory dir;
-  const std::vector<Json> wrong = {-1, "x", Json::object(), Json::array({4294967296}), Json::array({"<|x|>"}),
+  const std::vector<Json> wrong = {-1, "x", nullptr, Json::object(), Json::array({4294967296}), Json::array({"<|x|>"}),
                                    Json::array({{{"id", 258}, {"content", 7}}}), Json::array({{{"id", 258}}}),
                                    Json::array({added("<|x|>", 1000000000, false)})};
   for (const Json& list : wrong) {
@@ -73,7 +73,7 @@ TEST(TokenizerJson, added_tokens_that_are_none_are_damage) {
     }
   }
   Json file = small_file();
-  file["added_tokens"] = nullptr;
+  file.erase("added_tokens");
   EXPECT_EQ(load(dir, file)->vocab_size(), 258);
 }
 
@@ -149,21 +149,21 @@ TEST(TokenizerJson, what_it_does_not_know_is_named) {
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["type"] = "Ngram"; }), "model Ngram is not supported"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["dropout"] = 0.1; }), "dropout"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["normalizer"] = {{"type", "Rot13"}}; }), "normalizer Rot13"));
-  EXPECT_TRUE(has(refusal([](Json& j) { j["pre_tokenizer"] = {{"type", "Syllables"}}; }), "pre-tokenizer Syllables"));
+  EXPECT_TRUE(has(refusal([](Json& j) { j["pre_tokenizer"] = {{"type", "Syllables"}}; }), "pre_tokenizer Syllables"));
   EXPECT_TRUE(has(refusal([](Json& j) {
     j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Sometimes"}};
-  }), "split behavior Sometimes"));
+  }), "pre_tokenizer.behavior Sometimes"));
   EXPECT_TRUE(has(refusal([](Json& j) {
     j["pre_tokenizer"] = nullptr;
     j["decoder"] = {{"type", "Runes"}};
   }), "decoder Runes"));
-  EXPECT_TRUE(has(refusal([](Json& j) { j["post_processor"] = {{"type", "Wrap"}}; }), "post-processor Wrap"));
+  EXPECT_TRUE(has(refusal([](Json& j) { j["post_processor"] = {{"type", "Wrap"}}; }), "post_processor Wrap"));
   EXPECT_TRUE(has(refusal([](Json& j) {
     j["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"a", 97}}, {"sep", {"?", 999}}};
   }), "id 999 is no token"));
   EXPECT_TRUE(has(refusal([](Json& j) {
     j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}, {"special_tokens", Json::object()}};
-  }), "0 texts"));
+  }), "wanted one text in it, found 0"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["merges"].push_back("a zz"); }), "no token 'zz'"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["vocab"]["dup"] = 256; }), "token id 256"));
   EXPECT_TRUE(has(refusal([](Json& j) { j.erase("model"); }), "not a tokenizer.json"));

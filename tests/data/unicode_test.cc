@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <random>
+
+#include <utf8proc.h>
+
 #include "data/nfc.h"
+#include "data/older_unicode.h"
+#include "data/text_forms.h"
 
 namespace mt::data {
 namespace {
@@ -65,6 +72,42 @@ TEST(Nfc, quick_check_never_passes_text_that_would_change) {
     std::string buffer, forced;
     forced = std::string(to_nfc("x\u0301" + text, buffer));  // the accent makes the quick check step aside
     EXPECT_TRUE(forced.ends_with(text)) << std::hex << c;
+  }
+}
+
+// Normalised stretch by stretch against the whole text at once, over code points that have forms, marks and Hangul.
+TEST(NormalForms, stretches_give_what_the_whole_text_gives) {
+  const std::pair<std::uint32_t, std::uint32_t> blocks[] = {{0x20, 0x7E},     {0xA0, 0x36F},    {0x370, 0x483},
+                                                            {0x5D0, 0x655},   {0x900, 0x9FF},   {0xE30, 0xE4E},
+                                                            {0x1100, 0x11FF}, {0x1E00, 0x1FFF}, {0x2000, 0x212F},
+                                                            {0x3040, 0x30FF}, {0xAC00, 0xAC60}, {0xF900, 0xFAFF},
+                                                            {0xFB00, 0xFB4F}, {0xFF00, 0xFFEF}, {0x1D15E, 0x1D1C0}};
+  std::mt19937 random(12);
+  for (int round = 0; round < 4000; ++round) {
+    std::string text;
+    for (auto n = random() % 40; n > 0; --n) {
+      const auto& [first, last] = blocks[random() % std::size(blocks)];
+      const std::uint32_t c = first + static_cast<std::uint32_t>(random()) % (last - first + 1);
+      if (!is_in(kYoung, c) && !is_in(kOutsideForms, c)) append_utf8(c, text);
+    }
+    for (const auto& [form, options] : {std::pair{NormalForm::nfc, int{UTF8PROC_COMPOSE}},
+                                        {NormalForm::nfd, int{UTF8PROC_DECOMPOSE}},
+                                        {NormalForm::nfkc, UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+                                        {NormalForm::nfkd, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT}}) {
+      utf8proc_uint8_t* whole = nullptr;
+      const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                                 static_cast<utf8proc_ssize_t>(text.size()), &whole,
+                                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
+      ASSERT_GE(size, 0);
+      std::string out;
+      append_normal_form(text, form, out);
+      ASSERT_EQ(out, std::string(reinterpret_cast<char*>(whole), static_cast<std::size_t>(size)))
+          << "form " << static_cast<int>(form) << " of " << text;
+      std::free(whole);
+      if (is_plainly(text, form)) {
+        EXPECT_EQ(out, text);
+      }
+    }
   }
 }
 

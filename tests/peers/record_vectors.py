@@ -37,7 +37,7 @@ PRE_TOKENIZERS = [
     P.ByteLevel(), P.ByteLevel(add_prefix_space=False), P.ByteLevel(add_prefix_space=False, use_regex=False),
     P.Metaspace(), P.Metaspace(prepend_scheme="never"), P.Metaspace(prepend_scheme="first"), P.Metaspace(split=False),
     P.Whitespace(), P.WhitespaceSplit(), P.BertPreTokenizer(), P.Digits(), P.Digits(True), P.CharDelimiterSplit("a"),
-    P.FixedLength(3), P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="first")]),
+    P.FixedLength(3), P.UnicodeScripts(), P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="first")]),
     P.Sequence([P.Punctuation("contiguous"), P.ByteLevel(add_prefix_space=False), P.Digits(),
                 P.Split(Regex("[0-9][0-9][0-9]"), "isolated")]),
     P.Split(Regex(" ?[^(\\s|[.,!?…。，、।۔،])]+"), "isolated"),
