@@ -51,6 +51,13 @@ int list(const std::string& root, bool json) {
                 std::to_string(bytes), i.dir.string(), i.problem});
   }
   if (all.empty()) log::info("no checkpoints in {}", root);
+  try {
+    const auto tracked = read_tracker(root);
+    if (tracked && std::none_of(all.begin(), all.end(), [](const IterationInfo& i) { return i.tracked; }))
+      log::warn("{}: the tracker names iteration {}, which is not there", root, *tracked);
+  } catch (const Error& e) {
+    log::warn("{}", e.what());
+  }
   return 0;
 }
 

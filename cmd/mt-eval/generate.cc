@@ -1,8 +1,8 @@
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
@@ -43,7 +43,7 @@ std::vector<std::string> prompts_of(const Flags& f) {
 
 int run_rank(Communicator& world, const Flags& f, const std::vector<std::string>& prompts, const Json& start,
              bool json) {
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = Clock::now();
   Session session(world, f.model.resolved());
   told_precision(world, session);
   const auto tokenizer = tokenizer_for(f.model, session);
@@ -70,7 +70,7 @@ int run_rank(Communicator& world, const Flags& f, const std::vector<std::string>
       std::printf("%s%s\n", prompts[i].c_str(), text.c_str());
     std::fflush(stdout);
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const double seconds = seconds_since(began);
   if (first) f.model.registry.record(start, seconds, {{"prompts", prompts.size()}, {"tokens", tokens}});
   return 0;
 }

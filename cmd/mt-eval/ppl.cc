@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -103,7 +103,7 @@ Json result_json(const Perplexity& p) {
 }
 
 int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) {
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = Clock::now();
   Session session(world, f.model.resolved());
   const std::string compute = told_precision(world, session);
   PerplexityOptions options = f.options;
@@ -121,7 +121,7 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
   }
   const Perplexity p = perplexity(session, documents, options);
   if (world.rank() != 0) return 0;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const double seconds = seconds_since(began);
   Json j = result_json(p);
   j["compute_dtype"] = compute;
   j["iteration"] = session.meta().iteration;

@@ -1,9 +1,9 @@
 // mt-reshard: rewrite a checkpoint for another number of tensor- and data-parallel ranks.
 
-#include <chrono>
 #include <memory>
 
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -106,10 +106,10 @@ int run(const Arguments& a, bool json) {
   auto index = RunIndex::open(a.registry);
   const auto total = reader.manifest().tensor_bytes();
   Progress progress("resharding", total, "bytes");
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const auto dir = reshard(reader, a.save, plan.owned, plan.specs, [&](std::uint64_t done) { progress.update(done); });
   progress.finish();
-  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto seconds = seconds_since(start);
   index.record({run_event("mt-reshard", cli::version(), a.resolved),
                 {{"event", "checkpoint"}, {"iteration", from.iteration}, {"path", dir.string()}, {"bytes", total}, {"seconds", seconds}},
                 end_event("done", seconds)});

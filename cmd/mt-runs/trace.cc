@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/cli.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -10,6 +12,9 @@ int trace(const Arguments& a, bool json) {
   if (a.words.size() != 1) throw Error(Code::usage, "wanted one FILE", "", "a file that mt-train --trace wrote");
   const auto t = read_trace(a.words[0], a.skip_steps);
   if (!t.whole) log::warn("{} has no end: of a run that goes on, or was killed", a.words[0]);
+  if (t.more) log::warn("{} goes on behind its end with what is not read: a trace a file", a.words[0]);
+  if (std::all_of(t.rows.begin(), t.rows.end(), [](const TraceRow& r) { return r.steps == 0; }))
+    log::warn("{} has no step{}", a.words[0], a.skip_steps > 0 ? fmt::format(" behind the first {}", a.skip_steps) : "");
   if (!json) cli::row({"rank", "steps", "step_s", "compute_s", "exposed_s", "bubble_s", "other_s", "exposed", "bubble", "process"});
   for (const auto& r : t.rows) {
     const double whole = r.step_s > 0 ? r.step_s : 1;

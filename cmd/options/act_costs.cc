@@ -21,7 +21,7 @@ double number_of(const std::string& text, const std::string& flag, const std::st
   return value;
 }
 
-void set_cost(Durations& d, const std::string& item, const std::string& flag) {
+void set_cost(Durations& d, const std::string& item, const std::string& flag, const std::string& hint) {
   const auto equals = item.find('=');
   const auto key = item.substr(0, equals);
   const struct { const char* key; double* value; } keys[] = {
@@ -32,15 +32,15 @@ void set_cost(Durations& d, const std::string& item, const std::string& flag) {
       *k.value = number_of(item.substr(equals + 1), flag, key);
       return;
     }
-  throw Error(Code::usage, fmt::format("{}: '{}' is unknown", flag, item), "", "F=1,D=1,W=1,R=0,p2p=0,X=3,kept=0.5");
+  throw Error(Code::usage, fmt::format("{}: '{}' is unknown", flag, item), "", hint);
 }
 
 }  // namespace
 
-void read_costs(Durations& d, const std::string& list, const std::string& flag) {
+void read_costs(Durations& d, const std::string& list, const std::string& flag, const std::string& hint) {
   for (std::size_t from = 0; from < list.size();) {
     const auto comma = std::min(list.find(',', from), list.size());
-    set_cost(d, list.substr(from, comma - from), flag);
+    set_cost(d, list.substr(from, comma - from), flag, hint);
     from = comma + 1;
   }
 }
@@ -54,7 +54,7 @@ Durations emulated_durations(const std::string& list) {
   if (one)
     d.forward = number_of(list, flag, "the time of an act");
   else
-    read_costs(d, list, flag);
+    read_costs(d, list, flag, hint);
   if (d.p2p != kAbsent || d.forward_backward != kAbsent || d.kept != kAbsent)
     throw Error(Code::usage, flag + ": a run has acts F, D, W and R; its messages take what they take", list, hint);
   if (!(d.forward > 0)) throw Error(Code::usage, flag + ": F is no time", list, hint);

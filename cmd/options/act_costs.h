@@ -11,7 +11,8 @@ namespace mt::options {
 
 // F, D, W, R, X, p2p and kept of `list` into `durations`; what is not named stays.
 //   fails  Error{usage} with the flag, a key that is unknown, a number that is negative or beyond 1e12
-void read_costs(Durations& durations, const std::string& list, const std::string& flag);
+void read_costs(Durations& durations, const std::string& list, const std::string& flag,
+                const std::string& hint = "F=1,D=1,W=1,R=0,p2p=0,X=3,kept=0.5");
 
 // Milliseconds of --emulate-compute: one number for F, D, W and R, or a list of them, of which F is asked for and the
 // others are as F where they are not named.

@@ -199,13 +199,32 @@ void check_range(const OptionRow& row, const std::string& text) {
 
 }  // namespace
 
+namespace {
+
+// Every word of `word` stands in `name`, in this order: tensor-parallel in tensor-model-parallel-size.
+bool has_words_of(const std::string& name, const std::string& word) {
+  std::size_t at = 0;
+  const std::string in = "-" + name + "-";
+  for (std::size_t from = 0; from <= word.size();) {
+    const auto dash = std::min(word.find('-', from), word.size());
+    const auto found = in.find("-" + word.substr(from, dash - from) + "-", at);
+    if (found == std::string::npos) return false;
+    at = found + dash - from + 1;
+    from = dash + 1;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::string nearest_name(const std::string& word, const std::vector<std::string>& names) {
   std::size_t best = (word.size() <= 3 ? 1 : std::max<std::size_t>(2, word.size() / 3)) + 1;
   std::string nearest;
   for (const std::string& name : names) {
     // What was typed may be the start of the name: then the rest costs little.
     const bool starts = word.size() >= 3 && name.compare(0, word.size(), word) == 0;
-    const std::size_t d = starts ? 1 : edit_distance(word, name);
+    const bool shortened = word.size() >= 3 && has_words_of(name, word);
+    const std::size_t d = starts || shortened ? 1 : edit_distance(word, name);
     if (d < best) {
       best = d;
       nearest = name;
@@ -317,10 +336,11 @@ void OptionTable::positional(std::vector<std::string>& into, std::string argumen
 }
 
 std::string OptionTable::hint_for(const std::string& name) const {
-  std::vector<std::string> names;
+  std::vector<std::string> names, understood;  // of two as near, what works goes before what is only understood
   for (const OptionRow& row : rows_)
-    if (!row.hidden || row.foreign) names.push_back(row.name);
+    if (!row.hidden || row.foreign) (row.foreign ? understood : names).push_back(row.name);
   for (const auto& [other, row] : aliases_) names.push_back(other);
+  names.insert(names.end(), understood.begin(), understood.end());
   names.insert(names.end(), known_.begin(), known_.end());
   const std::string nearest = nearest_name(name, names);
   return nearest.empty() ? "see " + tool_ + " --help" : "did you mean --" + nearest + "?";

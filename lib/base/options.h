@@ -62,7 +62,8 @@ struct OptionRow {
   std::function<std::string()> show;  // current value as text
 };
 
-// The name nearest to `word` by edit distance, or "" when none is near enough to be what was meant.
+// The name nearest to `word` by edit distance, or "" when none is near enough to be what was meant. A name that `word`
+// begins, or whose words it leaves some of out, is near. Of two as near the first.
 std::string nearest_name(const std::string& word, const std::vector<std::string>& names);
 
 class OptionTable {

@@ -339,6 +339,7 @@ std::optional<fs::path> drop_superseded(const fs::path& root, std::optional<std:
   if (*tracked_before >= committed || *tracked_before % interval == 0) return std::nullopt;
   const auto dir = root / iteration_name(*tracked_before);
   if (!is_folder(dir) || fs::is_symlink(fs::symlink_status(dir))) return std::nullopt;
+  if (const auto reason = kept_for(dir); !reason.empty()) throw Error(Code::config, reason);
   remove_directory(dir);
   return dir;
 }

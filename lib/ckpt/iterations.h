@@ -91,7 +91,7 @@ Garbage retain(const std::filesystem::path& root, const RetainPolicy& policy, bo
 // named before goes, unless it is 0, a multiple of `interval`, newer than `committed`, or a link.
 //   interval  0: nothing goes
 //   gives     the removed path, or nothing
-//   fails     Error{io}; the committed checkpoint is not touched
+//   fails     Error{config}: it holds what no save writes, and stays; Error{io}. The committed checkpoint is not touched
 std::optional<std::filesystem::path> drop_superseded(const std::filesystem::path& root,
                                                      std::optional<std::int64_t> tracked_before,
                                                      std::int64_t committed, std::int64_t interval);

@@ -1,12 +1,12 @@
 #include "ckpt/store.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -236,7 +236,7 @@ fs::path begin_save(const fs::path& root, std::int64_t iteration) {
 namespace {
 
 WriteResult write_image(const fs::path& dir, int rank, FileImage& image, WriteMode mode) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   if (!image.empty())
     write_blocks(dir / data_file_name(rank), image.size(), mode,
                  [&](std::uint64_t offset, std::byte* out, std::uint64_t size) { image.fill(offset, out, size); });
@@ -244,7 +244,7 @@ WriteResult write_image(const fs::path& dir, int rank, FileImage& image, WriteMo
   WriteResult r;
   r.file_bytes = image.empty() ? 0 : image.size();
   r.tensor_bytes = image.tensor_bytes();
-  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  r.seconds = seconds_since(start);
   return r;
 }
 

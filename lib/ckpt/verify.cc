@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -178,10 +178,10 @@ class Verification {
 
 VerifyReport verify_checkpoint(const fs::path& dir, int num_threads,
                                const std::function<void(std::uint64_t)>& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   if (num_threads <= 0) num_threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   auto report = Verification(dir, progress).run(num_threads);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = seconds_since(start);
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/reduction.h"
 #include "comm/volume.h"
@@ -92,14 +93,14 @@ class ThreadWork : public Handle::Work {
     return done_;
   }
   void wait() final {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     for (int turns = 1; !test(); ++turns) {
       for (auto* w : in_flight_.works) w->test();
       std::this_thread::yield();
       if (turns % 64 != 0) continue;
       if (const int r = job_.failed(); r >= 0)
         throw Error(Code::comm, fmt::format("rank {} failed while this rank waited", r), what_);
-      const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double s = seconds_since(start);
       if (s > job_.options.timeout_s)
         throw Error(Code::comm, fmt::format("no answer after {:.1f} s from {}", s, missing()), what_,
                     "look at those ranks; --distributed-timeout-minutes sets the limit");

@@ -1,10 +1,9 @@
 #include "comm/timed.h"
+#include "base/clock.h"
 
 namespace mt::comm {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 class Stretch {
  public:

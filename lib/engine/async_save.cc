@@ -1,10 +1,10 @@
 #include "engine/async_save.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "device/cpu/parallel.h"
 #include "engine/save_agreement.h"
@@ -12,8 +12,6 @@
 namespace mt {
 
 namespace {
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -94,7 +92,7 @@ void AsyncSaver::copy_state() {
 
 void AsyncSaver::start(const CheckpointMeta& meta) {
   MT_CHECK(!under_way(), "iteration {} is still being saved", meta_.iteration);
-  started_s_ = now_s();
+  started_ = Clock::now();
   meta_ = meta;
   state_.stream.synchronize();
   Communicator& world = *state_.groups.world;
@@ -107,7 +105,7 @@ void AsyncSaver::start(const CheckpointMeta& meta) {
     file_bytes_ =
         write_rank(target_.root / temporary_name(meta_.iteration), rank, shards_, WriteMode::direct, &cancel_).file_bytes;
   });
-  stall_s_ = now_s() - started_s_;
+  stall_s_ = seconds_since(started_);
 }
 
 std::optional<SavedIteration> AsyncSaver::poll() {
@@ -131,7 +129,7 @@ std::optional<SavedIteration> AsyncSaver::poll() {
     return std::nullopt;
   }
   phase_ = Phase::idle;
-  return SavedIteration{meta_.iteration, file_bytes_, stall_s_, now_s() - started_s_};
+  return SavedIteration{meta_.iteration, file_bytes_, stall_s_, seconds_since(started_)};
 }
 
 std::optional<SavedIteration> AsyncSaver::finish() {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/clock.h"
 #include "engine/checkpoint.h"
 
 namespace mt {
@@ -65,7 +66,8 @@ class AsyncSaver {
   std::vector<TensorShard> shards_;  // of the snapshot
   Phase phase_ = Phase::idle;
   std::uint64_t file_bytes_ = 0;
-  double stall_s_ = 0, started_s_ = 0;
+  double stall_s_ = 0;
+  Clock::time_point started_;
 
   std::thread thread_;
   std::atomic<bool> done_{true}, cancel_{false};

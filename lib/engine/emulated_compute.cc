@@ -1,6 +1,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/executor.h"
 #include "ops/arithmetic.h"
@@ -9,7 +10,6 @@ namespace mt {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::microseconds(500);  // messages move when polled, as beside real compute
 
 // Asleep, not busy: more ranks than cores can wait at once.

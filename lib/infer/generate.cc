@@ -1,10 +1,10 @@
 #include "infer/generate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/philox.h"
 
@@ -64,8 +64,6 @@ HostBatch batch_at(std::span<const std::int32_t> ids, std::int64_t past) {
   return b;
 }
 
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 }  // namespace
 
@@ -92,7 +90,7 @@ Generated generate(Session& session, const std::vector<std::int32_t>& prompt, st
   auto caches = prefill.executor->make_caches(arena, capacity);
   Generated g;
   auto logits = prefill.executor->next_logits(batch_at(prompt, 0), caches);
-  g.prefill_s = since(start);
+  g.prefill_s = seconds_since(start);
   const auto decoding = Clock::now();
   for (std::int64_t n = 0; n < max_new; ++n) {
     const std::int32_t id = sample(std::move(logits), sampling, sequence, static_cast<std::uint64_t>(length + n));
@@ -104,7 +102,7 @@ Generated generate(Session& session, const std::vector<std::int32_t>& prompt, st
     if (on_token) on_token(id);
     if (n + 1 < max_new) logits = step.executor->next_logits(batch_at({&id, 1}, length + n), caches);
   }
-  g.decode_s = since(decoding);
+  g.decode_s = seconds_since(decoding);
   return g;
 }
 

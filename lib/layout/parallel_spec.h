@@ -32,7 +32,7 @@ struct ParallelSpec {
   bool v_shape = false;  // odd chunks run from the last rank back to the first: rank 0 holds the first stage and the last
   bool sequence_parallel = false;
   int zero_stage = 0;  // 0: replicated; 1 optimizer, 2 gradients, 3 weights sharded over dp·cp
-  int optimizer_instances = 1;  // dp·cp ranks fall in so many parts, each with all shards once; see params/zero.h
+  int optimizer_instances = 1;  // dp·cp ranks fall in so many parts, each with all shards once; see layout/shards.h
   std::string order = "tp-cp-ep-dp-pp";  // leftmost varies fastest
   // Layers of each of the pp·vpp stages in the model's order; empty: even. See layout/pipeline_split.h.
   std::vector<int> stage_layers = {};

@@ -24,6 +24,9 @@ std::string nearest_divisors(std::int64_t n, std::int64_t wanted) {
 
 namespace {
 
+// Steps of a lane and losses are held for every one of them.
+constexpr std::int64_t kMostMicroBatches = 1'000'000;
+
 std::string nearest_multiples(std::int64_t of, std::int64_t wanted) {
   const std::int64_t below = wanted / of * of, above = below + of;
   return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
@@ -131,6 +134,10 @@ void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Ba
   if (p.cp > 1) c.divides("seq-length", b.seq_length, "2·context-parallel-size", 2 * std::int64_t{p.cp});
   if (p.dp < 1) return;
   const std::int64_t unit = std::int64_t{b.micro_batch} * p.dp;
+  if (b.global_batch / unit > kMostMicroBatches)
+    c.add(fmt::format("global-batch-size {} is {} micro-batches a step, more than {}", b.global_batch,
+                      b.global_batch / unit, kMostMicroBatches),
+          fmt::format("global-batch-size {}", unit * kMostMicroBatches));
   if (b.global_batch % unit == 0) return;
   std::string near = fmt::format("global-batch-size {}", nearest_multiples(unit, b.global_batch));
   if (b.global_batch % p.dp == 0)

@@ -2,7 +2,7 @@
 // The optimizer over the shards of a parameter store: f32 master weights, moments, exact gradient norm, clipping.
 //
 //   master   the f32 weights; for an f32 model they are the model's weights themselves, no copy
-//   shard    what this rank updates: everything, or its part under ZeRO (params/zero.h); states exist for shards alone
+//   shard    what this rank updates: everything, or its part under ZeRO (layout/shards.h); states exist for shards alone
 //   rule     AdamW (ops/adamw.h), SGD or Lion (ops/momentum.h), or Muon (optim/muon.h) with AdamW for what it leaves;
 //            layout/state_spec.h says what each keeps
 //   norm     L2 of all logical parameters, each element once (replicas and padding excluded), from an exact

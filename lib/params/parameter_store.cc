@@ -63,7 +63,7 @@ ParameterStore::ParameterStore(std::vector<ParamSpec> specs, DType compute, Devi
     const bool has = spec(p).grad_slots == 2;
     second_slot_.push_back(has ? second : -1);
     if (!has) continue;
-    second += whole_grads() ? (spec(p).elements() + 63) / 64 * 64 : plan_.own_size(plan_.bucket_of_param(p));
+    second += whole_grads() ? (spec(p).elements() + 63) / 64 * 64 : plan_.bucket_of_param(p).own_size();
   }
   const std::int64_t own = plan_.total / (plan_.spec.sharded() ? plan_.spec.ranks : 1);
   weights_ = Buffer(device, size_of(compute, whole_weights() ? plan_.total : own));
@@ -112,14 +112,14 @@ View ParameterStore::shard_weight(std::size_t shard) const {
   const OwnedRange& s = plan_.shards[shard];
   const std::int64_t at = plan_.offset[static_cast<std::size_t>(s.param)] + s.begin;
   const Bucket& b = plan_.bucket_of_param(s.param);
-  return flat_view(weights_, whole_weights() ? at : stored(b) + at - plan_.own_begin(b), compute_, s.size());
+  return flat_view(weights_, whole_weights() ? at : stored(b) + at - b.own_begin(), compute_, s.size());
 }
 
 View ParameterStore::shard_grad(std::size_t shard) const {
   const OwnedRange& s = plan_.shards[shard];
   const std::int64_t at = plan_.offset[static_cast<std::size_t>(s.param)] + s.begin;
   const Bucket& b = plan_.bucket_of_param(s.param);
-  return flat_view(grads_, whole_grads() ? at : stored(b) + at - plan_.own_begin(b), grad_dtype_, s.size());
+  return flat_view(grads_, whole_grads() ? at : stored(b) + at - b.own_begin(), grad_dtype_, s.size());
 }
 
 // What is queued may still read a place that grows.
@@ -142,7 +142,7 @@ void ParameterStore::gather(Stream& stream, const Groups& groups, int unit) {
     if (o.users++ > 0) continue;
     const Bucket& b = bucket(i);
     o.place = take(stream, buckets_, size_of(compute_, b.size()));
-    o.arriving = groups.shards().all_gather(stream, flat_view(weights_, stored(b), compute_, plan_.own_size(b)),
+    o.arriving = groups.shards().all_gather(stream, flat_view(weights_, stored(b), compute_, b.own_size()),
                                           flat_view(buckets_.at(o.place), 0, compute_, b.size()));
   }
 }
@@ -233,14 +233,14 @@ View ParameterStore::bucket_grads(std::size_t i, int slot) const {
 }
 
 View ParameterStore::own_part(const Bucket& b, View whole) const {
-  const std::int64_t at = plan_.own_begin(b) - b.begin;
-  return whole.rows(at, at + plan_.own_size(b));
+  const std::int64_t at = b.own_begin() - b.begin;
+  return whole.rows(at, at + b.own_size());
 }
 
 View ParameterStore::kept_part(const Bucket& b, int slot) const {
   const auto first = static_cast<std::size_t>(b.first_param);
-  return slot == 1 ? flat_view(second_slots_, second_slot_[first], grad_dtype_, plan_.own_size(b))
-                   : flat_view(grads_, stored(b), grad_dtype_, plan_.own_size(b));
+  return slot == 1 ? flat_view(second_slots_, second_slot_[first], grad_dtype_, b.own_size())
+                   : flat_view(grads_, stored(b), grad_dtype_, b.own_size());
 }
 
 // Pieces whose gradient is partial over `axis`, packed into one message.
@@ -387,7 +387,7 @@ void ParameterStore::publish_weights(Stream& stream, const Groups& groups) {
   if (!plan_.spec.sharded() || !whole_weights()) return;
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     const Bucket& b = bucket(i);
-    Handle gather = groups.shards().all_gather(stream, flat_view(weights_, plan_.own_begin(b), compute_, plan_.own_size(b)),
+    Handle gather = groups.shards().all_gather(stream, flat_view(weights_, b.own_begin(), compute_, b.own_size()),
                                              flat_view(weights_, b.begin, compute_, b.size()));
     if (overlap_.param_gather)
       arriving_[i] = std::move(gather);

@@ -3,7 +3,7 @@
 //
 //   unit    what the ParamSpec table calls so: embedding, a row, the head; a bucket is a unit's parameters
 //   slot    a tied word embedding has two gradients, input side 0 and output side 1, added once
-//   shard   the flat ranges this rank's optimizer updates: all of it, or a part under ZeRO (params/zero.h)
+//   shard   the flat ranges this rank's optimizer updates: all of it, or a part under ZeRO (layout/shards.h)
 //
 // Life of a step: zero_grads; then per micro-batch and unit, forward inside gather … release, backward inside
 // begin_backward … end_backward (a split backward: begin_vectors before its input gradients); after the last micro-batch
@@ -29,7 +29,7 @@
 #include "comm/groups.h"
 #include "device/buffer.h"
 #include "layout/param_spec.h"
-#include "params/zero.h"
+#include "layout/shards.h"
 #include "plan/open_buckets.h"
 #include "tensor/view.h"
 

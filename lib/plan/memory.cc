@@ -6,6 +6,7 @@
 
 #include "layout/recompute.h"
 #include "layout/saved_tensors.h"
+#include "layout/shards.h"
 #include "plan/lane_use.h"
 #include "plan/open_buckets.h"
 #include "plan/optimizer_memory.h"
@@ -51,65 +52,50 @@ Widths widths_of(const Row& row, const Sizes& s) {
   return {f, row.ffn.gated ? 2 * f : f};
 }
 
-// Buckets as params/zero.h cuts them: parameters start at multiples of 64 elements, a sharded bucket ends at one of
-// 64·ranks; a tied table has one of its own, and so have experts, which are shared over other ranks.
-struct BucketPlan {
-  int unit, output_unit;  // output_unit: of a tied table
-  bool tie_copy, expert;
-  std::int64_t elements = 0;
-};
-struct BucketTable {
-  std::vector<BucketPlan> buckets;
+// What weights and gradients of this rank are.
+struct Parameters {
+  const std::vector<ParamSpec>& specs;
+  ShardPlan shards;
   std::map<int, std::int64_t> vectors;  // by unit: elements of vectors, each rounded up
+
+  const ParamSpec& first_of(const Bucket& b) const { return specs[static_cast<std::size_t>(b.first_param)]; }
 };
 
-BucketTable add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
-                           const StateSpec& state) {
-  const DType compute = state.compute;
-  const int stage = parallel.zero_stage;
+Parameters add_parameters(MemoryPlan& plan, const std::vector<ParamSpec>& specs, const ShardSpec& sharding,
+                          const StateSpec& state) {
+  Parameters p{specs, plan_shards(specs, sharding), {}};
   std::map<int, std::int64_t> partial;  // by unit
-  BucketTable table;
   for (const auto& spec : specs) {
-    auto& all = table.buckets;
-    const auto mine = std::find_if(all.begin(), all.end(), [&](const BucketPlan& b) {
-      return b.unit == spec.unit && b.expert == spec.expert && b.output_unit < 0 && spec.grad_slots == 1;
-    });
-    BucketPlan& b = mine != all.end() ? *mine : all.emplace_back(BucketPlan{spec.unit, spec.output_unit, spec.tie_copy, spec.expert});
-    b.elements += line(spec.elements());
-    if (spec.shape.size() == 1) table.vectors[spec.unit] += line(spec.elements());
+    if (spec.shape.size() == 1) p.vectors[spec.unit] += line(spec.elements());
     for (const auto& piece : spec.pieces)
       if (!piece.grad_sum.empty()) partial[spec.unit] += line(piece.local.size());
   }
-  std::int64_t total = 0, own = 0, second = 0, most = 0;
-  for (auto& b : table.buckets) {
-    const std::int64_t ranks = stage == 0 ? 1 : b.expert ? parallel.edp() / parallel.optimizer_instances : parallel.shard_ranks();
-    b.elements = (b.elements + kLine * ranks - 1) / (kLine * ranks) * (kLine * ranks);
-    total += b.elements;
-    own += b.elements / ranks;
-    if (b.output_unit >= 0) second += stage >= 2 ? b.elements / ranks : b.elements;
-  }
+  const bool own_gradients = sharding.stage >= 2;
+  std::int64_t second = 0, most = 0;
+  for (const auto& b : p.shards.buckets)
+    if (p.first_of(b).output_unit >= 0) second += own_gradients ? b.own_size() : b.size();
   for (const auto& [unit, n] : partial) most = std::max(most, n);
-  plan.weight_bytes = bytes_of(compute, stage == 3 ? own : total);
-  plan.grad_bytes = bytes_of(state.grads, (stage >= 2 ? own : total) + second + most);
-  return table;
+  plan.weight_bytes = bytes_of(state.compute, sharding.stage == 3 ? p.shards.own() : p.shards.total);
+  plan.grad_bytes = bytes_of(state.grads, (own_gradients ? p.shards.own() : p.shards.total) + second + most);
+  return p;
 }
 
 // What a unit's layer opens of them; `reads_table`: a tied head whose table this rank holds as the embedding.
-LayerBuckets buckets_of(const BucketTable& table, int unit, bool reads_table, int stage,
-                        const StateSpec& state) {
+LayerBuckets buckets_of(const Parameters& p, int unit, bool reads_table, int stage, const StateSpec& state) {
   LayerBuckets l;
   if (stage < 2) return l;
+  const auto& all = p.shards.buckets;
   const auto gather = [&](int of_unit) {
-    for (std::size_t i = 0; i < table.buckets.size(); ++i)
-      if (table.buckets[i].unit == of_unit)
-        l.weights.push_back({static_cast<int>(i), bytes_of(state.compute, table.buckets[i].elements)});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i].unit == of_unit) l.weights.push_back({static_cast<int>(i), bytes_of(state.compute, all[i].size())});
   };
   if (stage == 3) gather(unit);
   if (stage == 3 && reads_table) gather(0);
-  for (const auto& b : table.buckets) {
-    if ((b.unit == unit && !b.tie_copy) || b.output_unit == unit) l.grads.push_back(bytes_of(state.grads, b.elements));
+  for (const auto& b : all) {
+    const ParamSpec& first = p.first_of(b);
+    if ((b.unit == unit && !first.tie_copy) || first.output_unit == unit) l.grads.push_back(bytes_of(state.grads, b.size()));
   }
-  if (const auto it = table.vectors.find(unit); it != table.vectors.end()) l.vectors = bytes_of(state.grads, it->second);
+  if (const auto it = p.vectors.find(unit); it != p.vectors.end()) l.vectors = bytes_of(state.grads, it->second);
   return l;
 }
 
@@ -245,7 +231,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
   MemoryPlan plan;
   const DType compute = state.compute;
   const auto specs = param_specs(model, parallel, coordinate);
-  const BucketTable buckets = add_parameters(plan, specs, parallel, state);
+  const Parameters parameters = add_parameters(plan, specs, shard_spec(parallel, coordinate), state);
   plan.optimizer_bytes = optimizer_bytes(specs, parallel, coordinate, state);
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),
@@ -262,7 +248,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
     table = table || content.embedding;
     opened.emplace_back();
     for (const auto& l : layers) {
-      opened.back().push_back(buckets_of(buckets, l.unit, l.head && model.tied && table, parallel.zero_stage, state));
+      opened.back().push_back(buckets_of(parameters, l.unit, l.head && model.tied && table, parallel.zero_stage, state));
       opened.back().back().again = l.again;
     }
     const int stage = parallel.stage(coordinate.pp, c);

@@ -1,8 +1,8 @@
 #include "probe/gemm_peak.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "ops/arithmetic.h"
 #include "ops/gemm.h"
 #include "tensor/tensor.h"
@@ -15,10 +15,10 @@ double gemm_peak_flop_per_s(Stream& stream, DType dtype, std::int64_t n, int tri
   ops::fill(stream, b, 0.25);
   double best_s = 1e30;
   for (int i = 0; i <= tries; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     ops::gemm(stream, {.a = a, .b = b, .c = c});
     stream.synchronize();
-    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double s = seconds_since(start);
     if (i > 0) best_s = std::min(best_s, s);
   }
   const auto side = static_cast<double>(n);

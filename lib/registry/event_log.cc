@@ -93,6 +93,8 @@ std::string first_run_id(const fs::path& path) {
 // A single line without its end is a killed writer's.
 void require_event_log(const fs::path& path) {
   std::error_code ec;
+  if (fs::is_directory(path, ec))
+    throw Error(Code::config, "is a directory, not a record of a run", path.string(), "name a file in it");
   if (!fs::is_regular_file(path, ec)) return;
   std::ifstream in(path, std::ios::binary);
   std::string line;

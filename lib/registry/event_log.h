@@ -80,7 +80,8 @@ class EventLog {
 };
 
 // A file of somebody else's is not appended to.
-//   fails  Error{config} when `path` has lines and the first is no event; never for what is absent, empty or no file
+//   fails  Error{config} when `path` has lines and the first is no event, or is a directory; never for what is absent,
+//          empty or no file
 void require_event_log(const std::filesystem::path& path);
 
 // "run.jsonl" and "20260131-…" to "run-20260131-….jsonl".

@@ -103,6 +103,7 @@ TraceSummary read_trace(const std::filesystem::path& file, std::int64_t skip_ste
     const bool ended = !in.eof();
     if (line == "]") {
       out.whole = true;
+      out.more = static_cast<bool>(std::getline(in, line));
       break;
     }
     if (!line.empty() && line.back() == ',') line.pop_back();

@@ -30,6 +30,7 @@ struct TraceRow {
 struct TraceSummary {
   std::string process;    // "mt-train", or what else it says it was
   bool whole = false;     // it has its end
+  bool more = false;      // and something behind it, which is not read
   std::vector<TraceRow> rows;  // by rank
 };
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -14,8 +15,6 @@ namespace mt {
 namespace {
 
 constexpr double kFollowEvery_s = 5;
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string local_time_text() {
   const auto now = std::chrono::system_clock::now();
@@ -56,7 +55,9 @@ std::string emulated_log_line(const StepReport& r, std::int64_t train_iters, dou
 }
 
 RunReporter::RunReporter(const TrainingOptions& options, const std::string& tool, bool continues)
-    : options_(options), tool_(options.emulated_ms ? tool + " (emulated compute)" : tool), index_(RunIndex::open(options.registry)), started_s_(now_s()) {
+    : options_(options),
+      tool_(options.emulated_ms ? tool + " (emulated compute)" : tool),
+      index_(RunIndex::open(options.registry)) {
   const auto path = metrics_path(options);
   try {
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
@@ -137,8 +138,8 @@ void RunReporter::record(Json event, bool shown) {
     log_.reset();
     return;
   }
-  if (!important && now_s() - last_follow_s_ < kFollowEvery_s) return;
-  last_follow_s_ = now_s();
+  if (!important && seconds_since(last_follow_) < kFollowEvery_s) return;
+  last_follow_ = Clock::now();
   index_.follow(log_->path(), important ? 10000 : 200);
 }
 
@@ -211,7 +212,7 @@ void RunReporter::evaluation(std::int64_t iteration, const std::string& name, do
 }
 
 void RunReporter::end(const std::string& status) {
-  record({{"event", "end"}, {"status", status}, {"seconds", now_s() - started_s_}});
+  record({{"event", "end"}, {"status", status}, {"seconds", seconds_since(started_)}});
 }
 
 }  // namespace mt

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "engine/async_save.h"
 #include "registry/event_log.h"
 #include "registry/index.h"
@@ -78,7 +79,7 @@ class RunReporter {
   std::int64_t consumed_samples_ = 0;
   double interval_s_ = 0, interval_loss_ = 0;
   std::int64_t interval_steps_ = 0, interval_losses_ = 0;
-  double started_s_ = 0, last_follow_s_ = 0;
+  Clock::time_point started_ = Clock::now(), last_follow_{};
 };
 
 }  // namespace mt

@@ -4,12 +4,12 @@
 //
 // Code: train/training_run.cc. Tests: through tests/train/.
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "ckpt/save_lock.h"
 #include "engine/async_save.h"
 #include "engine/executor.h"
@@ -25,8 +25,6 @@ namespace mt {
 
 class Reader;
 
-using Clock = std::chrono::steady_clock;
-inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // Where a run stands; all of it is in a checkpoint.
 struct Position {

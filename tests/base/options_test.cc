@@ -346,6 +346,9 @@ TEST_F(OptionsTest, ForeignRowsAreHintedAtAndShownNowhere) {
   parse({"--transformer-impl", "local"});
   EXPECT_EQ(said, std::vector<std::string>{"local"});
   EXPECT_NE(error({"--transformer-imp", "x"}).find("did you mean --transformer-impl?"), std::string::npos);
+  EXPECT_EQ(nearest_name("tensor-parallel", {"tensor-model-parallel-size", "tensor-parallel-num-weight-shards"}),
+            "tensor-model-parallel-size");
+  EXPECT_EQ(nearest_name("parallel-tensor", {"tensor-model-parallel-size"}), "") << "words in another order";
   EXPECT_NE(error({"--old-speling"}).find("did you mean --old-spelling?"), std::string::npos);
   EXPECT_EQ(table.help().find("transformer-impl"), std::string::npos);
   EXPECT_FALSE(table.resolved().contains("transformer-impl"));

@@ -164,6 +164,10 @@ TEST_F(IterationsTest, ASupersededSaveGoesUnlessItIsOnTheGridNewerOrALink) {
   EXPECT_FALSE(drop_superseded(root_.path(), 20, 20, 30)) << "saved again";
   EXPECT_EQ(drop_superseded(root_.path(), 10, 20, 30), dir(10));
   EXPECT_FALSE(drop_superseded(root_.path(), 10, 20, 30)) << "already gone";
+  std::ofstream(dir(20) / "notes.txt") << "x";
+  EXPECT_THROW((void)drop_superseded(root_.path(), 20, 30, 30), Error) << "somebody's notes are in it";
+  EXPECT_TRUE(fs::exists(dir(20) / "notes.txt") && fs::exists(dir(20) / kManifestName));
+  fs::remove(dir(20) / "notes.txt");
   fs::rename(dir(20), root_ / "elsewhere");
   fs::create_directory_symlink(root_ / "elsewhere", dir(20));
   EXPECT_FALSE(drop_superseded(root_.path(), 20, 30, 30)) << "a link";

@@ -1,5 +1,6 @@
 // Experts in the tables: every element on exactly one expert rank of a replica, lists of layers, and the manifest's words.
 
+#include <array>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "layout/models.h"
 #include "layout/param_spec.h"
+#include "layout/shards.h"
 
 namespace mt {
 namespace {
@@ -33,6 +35,34 @@ TEST(Experts, EveryElementIsOnOneRankOfAReplica) {
         if (spec.expert) held[piece.name] += piece.box.size(), whole[piece.name] = num_elements(piece.shape);
   EXPECT_EQ(whole.size(), 6u);  // gate, up and fc2 of two layers
   for (const auto& [name, n] : whole) EXPECT_EQ(held[name], n * p.edp()) << name;
+}
+
+TEST(Experts, LieInBucketsOfTheirOwnSharedOverTheirOwnRanks) {
+  const ModelSpec model = build_model(with_experts("1"), 61);
+  ParallelSpec p;
+  p.tp = 2, p.dp = 4, p.ep = 2, p.etp = 2;  // edp 2
+  p.sequence_parallel = true;
+  p.zero_stage = 1;
+  const Placement placement = place(p);
+  std::map<std::string, std::map<std::array<int, 2>, std::int64_t>> held;  // by name and expert (or dense) rank
+  std::map<std::string, std::int64_t> there;
+  for (const auto& at : placement.coordinates) {
+    const auto specs = param_specs(model, p, at);
+    const ShardPlan plan = plan_shards(specs, shard_spec(p, at));
+    for (const Bucket& b : plan.buckets) {
+      EXPECT_EQ(b.size() % (64 * b.parts), 0);
+      for (int i = b.first_param; i < b.last_param; ++i)
+        EXPECT_EQ(b.parts, specs[static_cast<std::size_t>(i)].expert ? 2 : 4) << specs[static_cast<std::size_t>(i)].name;
+    }
+    for (const auto& o : plan.shards) {
+      const auto& spec = specs[static_cast<std::size_t>(o.param)];
+      const auto rank = spec.expert ? std::array{at.etp, at.ep} : std::array{at.tp, 0};
+      held[spec.name][rank] += o.size();
+      there[spec.name] = spec.elements();
+    }
+  }
+  for (const auto& [name, ranks] : held)
+    for (const auto& [rank, n] : ranks) EXPECT_EQ(n, there[name]) << name << ": every element once";
 }
 
 TEST(Experts, ListsSayWhichLayersHaveThem) {

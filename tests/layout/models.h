@@ -2,6 +2,7 @@
 // Small models of the two families, for tests of tables.
 
 #include "layout/model_spec.h"
+#include "layout/parallel_spec.h"
 
 namespace mt::test {
 
@@ -33,5 +34,13 @@ inline ModelOptions small_options(const Sizes& s) {
 }
 
 inline ModelSpec small_model(const Sizes& s = {}) { return build_model(small_options(s), s.vocab); }
+
+inline ParallelSpec layout(int tp, int dp, bool sequence_parallel = false, int zero_stage = 0) {
+  ParallelSpec p;
+  p.zero_stage = zero_stage;
+  p.tp = tp, p.dp = dp;
+  p.sequence_parallel = sequence_parallel;
+  return p;
+}
 
 }  // namespace mt::test

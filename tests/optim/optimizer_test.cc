@@ -252,7 +252,7 @@ TEST(Optimizer, HoldsThePublishedBytesPerParameterAtEveryZeroStage) {
         std::size_t second_slots = 0;  // a tied embedding's output side
         for (const auto& b : plan.buckets)
           if (r.store.spec(b.first_param).grad_slots == 2)
-            second_slots += static_cast<std::size_t>((stage < 2 ? b.size() : plan.own_size(b))) * static_cast<std::size_t>(g);
+            second_slots += static_cast<std::size_t>((stage < 2 ? b.size() : b.own_size())) * static_cast<std::size_t>(g);
         const auto held = static_cast<double>(r.store.weight_bytes() + r.store.grad_bytes() - second_slots);
         // Optimizer state exists for true elements under ZeRO: this rank's own, within its padded part.
         const double state = static_cast<double>(optimizer.state_bytes());

@@ -9,14 +9,6 @@
 
 namespace mt::test {
 
-inline ParallelSpec layout(int tp, int dp, bool sequence_parallel = false, int zero_stage = 0) {
-  ParallelSpec p;
-  p.zero_stage = zero_stage;
-  p.tp = tp, p.dp = dp;
-  p.sequence_parallel = sequence_parallel;
-  return p;
-}
-
 struct RankParams {
   ModelSpec model;
   Stream stream;

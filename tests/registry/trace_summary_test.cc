@@ -66,6 +66,18 @@ TEST(TraceSummary, RefusesRowsAndTimesNoRunHas) {
   }
 }
 
+TEST(TraceSummary, SaysThatThereIsMoreBehindTheEnd) {
+  const test::TemporaryDirectory dir;
+  std::ofstream(dir / "t") << two_ranks() << "\n]\n";
+  const auto one = read_trace(dir / "t");
+  EXPECT_TRUE(one.whole);
+  EXPECT_FALSE(one.more);
+  std::ofstream(dir / "t", std::ios::app) << two_ranks() << "\n]\n";
+  const auto t = read_trace(dir / "t");
+  EXPECT_TRUE(t.more);
+  EXPECT_EQ(t.rows[0].steps, one.rows[0].steps);
+}
+
 TEST(TraceSummary, ReadsAFileThatIsCutAnywhereBehindItsHead) {
   const test::TemporaryDirectory dir;
   const std::string text = two_ranks();

@@ -36,6 +36,20 @@ TEST(Bf16Gradients, LearnAsF32OnesDoInEveryLayout) {
   }
 }
 
+TEST(Bf16Gradients, OfSeveralOptimizerInstancesStayNearThoseOfOne) {
+  const TempDir dir;
+  auto o = bf16_options(dir);
+  o.batch = {16, 1, 16};
+  for (const char* strategy : {"optim", "optim_grads", "optim_grads_params"}) {
+    o.sharding_strategy = strategy;
+    o.use_megatron_fsdp = std::string(strategy) == "optim_grads_params";
+    o.parallel.optimizer_instances = 1;
+    const auto one = test::run_tiny(o, 4);
+    o.parallel.optimizer_instances = 2;
+    EXPECT_LE(test::distance(one, test::run_tiny(o, 4)).loss, 2e-3) << strategy;
+  }
+}
+
 TEST(Bf16Gradients, GiveTheSameBitsAtAnyPipelineDegreeAndAfterAResume) {
   for (const char* family : {"llama", "gpt2"}) {
     const TempDir dir;

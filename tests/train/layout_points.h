@@ -125,6 +125,47 @@ inline std::vector<Point> pairwise(const std::vector<Point>& all) {
   return out;
 }
 
+// A walk in which every value of every choice is followed by every value of every choice: greedily, next is the point that
+// brings most successions not yet seen, fewer ranks first. Where one step brings none, the walk goes where the next can.
+inline std::vector<Point> every_succession(const std::vector<Point>& all) {
+  std::set<Pair> missing;
+  const auto between = [](const Point& from, const Point& to) {
+    std::vector<Pair> out;
+    for (int a = 0; a < static_cast<int>(kAxes); ++a)
+      for (int b = 0; b < static_cast<int>(kAxes); ++b)
+        out.push_back({a, from[static_cast<std::size_t>(a)], b, to[static_cast<std::size_t>(b)]});
+    return out;
+  };
+  std::set<std::pair<int, int>> values;
+  for (const auto& p : all)
+    for (int a = 0; a < static_cast<int>(kAxes); ++a) values.insert({a, p[static_cast<std::size_t>(a)]});
+  for (const auto& [a, v] : values)
+    for (const auto& [b, w] : values) missing.insert({a, v, b, w});
+  const auto news = [&](const Point& from, const Point& to) {
+    const auto pairs = between(from, to);
+    return std::count_if(pairs.begin(), pairs.end(), [&](const Pair& x) { return missing.count(x) > 0; });
+  };
+  std::vector<Point> walk{all.front()};
+  while (!missing.empty()) {
+    const Point* best = nullptr;
+    std::ptrdiff_t most = 0;
+    for (const auto& p : all) {
+      const auto n = news(walk.back(), p);
+      if (n > most || (n == most && n > 0 && ranks_of(p) < ranks_of(*best))) best = &p, most = n;
+    }
+    if (best == nullptr) {  // any point that a missing succession begins with
+      const Pair wanted = *missing.begin();
+      const auto from = std::find_if(all.begin(), all.end(), [&](const Point& p) {
+        return p[static_cast<std::size_t>(wanted[0])] == wanted[1];
+      });
+      best = &*from;
+    }
+    for (const auto& x : between(walk.back(), *best)) missing.erase(x);
+    walk.push_back(*best);
+  }
+  return walk;
+}
+
 // A random part of them, other ones each run; MT_TEST_SEED repeats one.
 inline std::vector<Point> sample_of(std::vector<Point> all, std::size_t n) {
   const char* given = std::getenv("MT_TEST_SEED");

@@ -1,6 +1,8 @@
 // What pure code predicts against what a run really allocates.
 
-#include "plan/memory.h"
+#include "train/rank_memory.h"
+
+#include "train/pipeline_schedule.h"
 #include "train/tiny_run.h"
 
 namespace mt {
@@ -28,6 +30,48 @@ TEST(Memory, PeakOfARunIsWithinFivePercentOfThePlan) {
       const auto peak = static_cast<double>(peak_buffer_bytes() - before);
       EXPECT_NEAR(peak / static_cast<double>(plan.total()), 1.0, 0.05) << family << (bf16 ? " bf16" : " f32");
     }
+  }
+}
+
+// All ranks of a run together, with what only several have: shards, instances, whole matrices, gradients in few bits.
+TEST(Memory, PeakOfSeveralRanksIsWithinTwoPercentOfThePlan) {
+  struct Case {
+    UpdateRule rule;
+    const char* strategy;
+    int tp, instances;
+    bool bf16_gradients;
+  };
+  using R = UpdateRule;
+  for (const Case& c : {Case{R::adam, "optim", 1, 2, false}, {R::adam, "optim_grads", 1, 2, true},
+                        {R::adam, "optim_grads_params", 1, 2, false}, {R::adam, "optim", 2, 2, true},
+                        {R::muon, "no_shard", 2, 1, false}, {R::muon, "optim", 1, 1, false}, {R::muon, "optim_grads_params", 1, 2, true},
+                        {R::lion, "optim_grads", 1, 4, false}, {R::sgd, "optim", 2, 1, true}}) {
+    SCOPED_TRACE(fmt::format("{} {}, tp {}, {} instances{}", update_rule_name(c.rule), c.strategy, c.tp, c.instances,
+                             c.bf16_gradients ? ", bf16 gradients" : ""));
+    const test::TempDir dir;
+    auto o = test::tiny_options(dir, "llama");
+    o.optimizer.rule = c.rule;
+    o.bf16 = true;
+    o.grad_reduce_in_bf16 = c.bf16_gradients;
+    o.sharding_strategy = c.strategy;
+    o.use_megatron_fsdp = std::string(c.strategy) == "optim_grads_params";
+    o.parallel.tp = c.tp;
+    o.parallel.optimizer_instances = c.instances;
+    o.train_iters = 1;
+    o.model.hidden_size = 128;
+    o.model.num_attention_heads = 8;
+    o.model.max_position_embeddings = 64;
+    o.data.vocab_size = 2000;
+    constexpr int kRanks = 4;
+    o.batch = {64, 4, 8 * kRanks / c.tp};
+    const auto complete = complete_options(o, kRanks);
+    std::int64_t planned = 0;
+    for (const Coordinate& at : place(complete.parallel).coordinates)
+      planned += rank_memory(complete, model_of(complete), at, work_of(complete, at.pp).lane).total();
+    const std::size_t before = live_buffer_bytes();
+    reset_peak_buffer_bytes();
+    test::run_tiny(o, kRanks);
+    EXPECT_NEAR(static_cast<double>(peak_buffer_bytes() - before) / static_cast<double>(planned), 1.0, 0.02);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/status_page.h"
 
@@ -124,7 +125,6 @@ void Operation::wait() {
 }
 
 void Operation::wait_on_peers() {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   double next_look = 1;
   for (std::int64_t turns = 1; !test(); ++turns) {
@@ -136,7 +136,7 @@ void Operation::wait_on_peers() {
       const auto peers = waiting_for();
       status->waits_for(peers.empty() ? -1 : (*group_.world_ranks)[static_cast<std::size_t>(peers.front())]);
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (seconds > next_look) {
       look_for_disagreement();
       next_look = seconds + 1;

@@ -1,4 +1,4 @@
-#include "params/zero.h"
+#include "layout/shards.h"
 
 #include <algorithm>
 
@@ -16,7 +16,15 @@ std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to
 
 ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& at) {
   const int ranks = parallel.shard_ranks(), rank = at.cp + parallel.cp * at.dp;
-  return {parallel.zero_stage, ranks, rank % ranks, parallel.optimizer_instances, rank / ranks};
+  const int expert_ranks = std::max(1, parallel.edp() / parallel.optimizer_instances);
+  return {parallel.zero_stage, ranks, rank % ranks, parallel.optimizer_instances, rank / ranks, expert_ranks,
+          at.edp % expert_ranks};
+}
+
+std::int64_t ShardPlan::own() const {
+  std::int64_t n = 0;
+  for (const auto& b : buckets) n += b.own_size();
+  return n;
 }
 
 std::pair<std::size_t, std::size_t> ShardPlan::buckets_of_unit(int unit) const {
@@ -30,13 +38,18 @@ std::pair<std::size_t, std::size_t> ShardPlan::buckets_of_unit(int unit) const {
 ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec) {
   ShardPlan plan;
   plan.spec = spec;
-  const std::int64_t pad = spec.sharded() ? kAlign * spec.ranks : kAlign;
+  const auto together = [&](std::size_t a, std::size_t b) {
+    return specs[a].unit == specs[b].unit && specs[a].expert == specs[b].expert && specs[a].grad_slots < 2 &&
+           specs[b].grad_slots < 2;
+  };
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const int param = static_cast<int>(i), unit = specs[i].unit;
-    const auto alone = [&](std::size_t p) { return specs[p].grad_slots == 2; };
-    if (i == 0 || specs[i - 1].unit != unit || alone(i) || alone(i - 1)) {
+    if (i == 0 || !together(i - 1, i)) {
       MT_CHECK(i == 0 || unit >= specs[i - 1].unit, "parameters are not in order of units at {}", specs[i].name);
       plan.buckets.push_back({unit, plan.total, plan.total, param, param});
+      auto& b = plan.buckets.back();
+      if (spec.sharded() && specs[i].expert) b.parts = spec.expert_ranks, b.part = spec.expert_rank;
+      if (spec.sharded() && !specs[i].expert) b.parts = spec.ranks, b.part = spec.rank;
     }
     auto& bucket = plan.buckets.back();
     plan.bucket.push_back(plan.buckets.size() - 1);
@@ -44,14 +57,14 @@ ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec
     bucket.end += up(specs[i].elements(), kAlign);
     bucket.last_param = param + 1;
     plan.total = bucket.end;
-    const bool closes = i + 1 == specs.size() || specs[i + 1].unit != unit || alone(i) || alone(i + 1);
-    if (closes) plan.total = bucket.end = bucket.begin + up(bucket.size(), pad);
+    if (i + 1 == specs.size() || !together(i, i + 1))
+      plan.total = bucket.end = bucket.begin + up(bucket.size(), kAlign * bucket.parts);
   }
   for (const auto& b : plan.buckets)
     for (int p = b.first_param; p < b.last_param; ++p) {
       const auto i = static_cast<std::size_t>(p);
-      const std::int64_t at = plan.offset[i], lo = std::max(at, plan.own_begin(b));
-      const std::int64_t hi = std::min(at + specs[i].elements(), plan.own_begin(b) + plan.own_size(b));
+      const std::int64_t at = plan.offset[i], lo = std::max(at, b.own_begin());
+      const std::int64_t hi = std::min(at + specs[i].elements(), b.own_begin() + b.own_size());
       if (lo >= hi) continue;
       plan.shards.push_back({p, lo - at, hi - at, plan.state});
       plan.state += spec.sharded() ? hi - lo : up(hi - lo, kAlign);

@@ -1,14 +1,15 @@
 #pragma once
-// ZeRO: which flat ranges of the parameters a data-parallel rank owns.
+// ZeRO: how parameters lie in buckets, and which flat ranges of them a data-parallel rank owns.
 //
 //   bucket  the parameters of one unit, back to back, each starting at a multiple of 64 elements; with sharding its end
 //           is padded to a multiple of 64·ranks and rank r owns part r of equal parts. A tied word embedding has one of
-//           its own, so that its parts are the same where the first and where the last stage holds it
+//           its own, so that its parts are the same where the first and where the last stage holds it; so have
+//           experts, which are shared over other ranks
 //   stage   0 nothing sharded, 1 optimizer state, 2 and gradients, 3 and weights
 //   instance  a part of the dp·cp group whose ranks hold all shards once: shards travel inside it, and only gradients of
 //           shards across (Megatron's distributed optimizer instances, hybrid sharding); one when not asked for more
 // Shards ignore the borders of parameters, as Megatron's distributed optimizer does. Pure functions.
-// Source: Rajbhandari et al., arXiv:1910.02054. Code: params/zero.cc. Tests: tests/params/zero_test.cc.
+// Source: Rajbhandari et al., arXiv:1910.02054. Code: layout/shards.cc. Tests: tests/layout/shards_test.cc.
 
 #include <cstddef>
 #include <utility>
@@ -22,6 +23,7 @@ struct ShardSpec {
   int stage = 0;
   int ranks = 1, rank = 0;  // of an instance: the dp·cp group, or its part
   int instances = 1, instance = 0;
+  int expert_ranks = 1, expert_rank = 0;  // of an instance, as experts are shared
   bool sharded() const { return stage > 0; }
 };
 
@@ -33,7 +35,10 @@ struct Bucket {
   int unit = 0;
   std::int64_t begin = 0, end = 0;
   int first_param = 0, last_param = 0;  // half open
+  int parts = 1, part = 0;              // equal ones, and which of them is this rank's
   std::int64_t size() const { return end - begin; }
+  std::int64_t own_begin() const { return begin + size() / parts * part; }
+  std::int64_t own_size() const { return size() / parts; }
 };
 
 // Elements [begin, end) of a parameter, flat in its local shape, that this rank's optimizer updates.
@@ -56,13 +61,8 @@ struct ShardPlan {
   const Bucket& bucket_of_param(int param) const { return buckets[bucket[static_cast<std::size_t>(param)]]; }
   // Those of a unit, half open; none when it has no parameters here.
   std::pair<std::size_t, std::size_t> buckets_of_unit(int unit) const;
-  // This rank's part of a bucket.
-  std::int64_t own_begin(const Bucket& b) const { return b.begin + b.size() / parts() * spec_rank(); }
-  std::int64_t own_size(const Bucket& b) const { return b.size() / parts(); }
-
- private:
-  int parts() const { return spec.sharded() ? spec.ranks : 1; }
-  int spec_rank() const { return spec.sharded() ? spec.rank : 0; }
+  // Elements of this rank's parts of all buckets, padding included.
+  std::int64_t own() const;
 };
 
 // needs  specs in order of units

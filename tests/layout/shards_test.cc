@@ -1,17 +1,17 @@
 // Shards of all data-parallel ranks are the parameters, each element once, and their boxes are where they say.
 
-#include "params/zero.h"
+#include "layout/shards.h"
 
 #include <gtest/gtest.h>
 
-#include "params/rank_params.h"
+#include "layout/models.h"
 
 namespace mt {
 namespace {
 
 using Elements = std::vector<int>;
 
-TEST(Zero, ShardsOfAllRanksAreEachParameterOnce) {
+TEST(Shards, OfAllRanksAreEachParameterOnce) {
   for (const bool llama : {false, true})
     for (int tp : {1, 2, 4})
       for (int ranks : {1, 2, 3, 5, 8}) {
@@ -37,8 +37,8 @@ TEST(Zero, ShardsOfAllRanksAreEachParameterOnce) {
             // The range lies in this rank's part of its bucket.
             const Bucket& b = plan.bucket_of_param(o.param);
             const auto from = plan.offset[static_cast<std::size_t>(o.param)] + o.begin;
-            EXPECT_GE(from, plan.own_begin(b));
-            EXPECT_LE(from + o.size(), plan.own_begin(b) + plan.own_size(b));
+            EXPECT_GE(from, b.own_begin());
+            EXPECT_LE(from + o.size(), b.own_begin() + b.own_size());
           }
           EXPECT_LE(plan.state, plan.total / ranks) << "no rank holds more than its share";
         }
@@ -47,7 +47,7 @@ TEST(Zero, ShardsOfAllRanksAreEachParameterOnce) {
       }
 }
 
-TEST(Zero, WithoutShardingEveryRankOwnsAll) {
+TEST(Shards, WithoutShardingEveryRankOwnsAll) {
   const auto specs = param_specs(test::small_model(), {}, {});
   const ShardPlan plan = plan_shards(specs, {0, 4, 3});
   ASSERT_EQ(plan.shards.size(), specs.size());
@@ -59,7 +59,7 @@ TEST(Zero, WithoutShardingEveryRankOwnsAll) {
 }
 
 // Every element of a parameter, by the boxes of two ranges that meet at any place, is the element its piece says.
-TEST(Zero, BoxesOfARangeAreTheLogicalElementsAtTheirPlaces) {
+TEST(Shards, BoxesOfARangeAreTheLogicalElementsAtTheirPlaces) {
   for (const auto& spec : param_specs(test::small_model({true, 8, 2, 61}), test::layout(4, 1), {}))
     for (std::int64_t cut = 0; cut <= spec.elements(); cut += 1 + spec.elements() / 7)
       for (const auto& piece : spec.pieces) {
