@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -53,7 +54,9 @@ int random(const Arguments& a, bool json) {
   const auto model = build_model(a.model, a.vocab_size);
   BatchSpec batch;
   batch.seq_length = a.model.max_position_embeddings;
-  require_valid(validate(model, ParallelSpec{}, batch, Limits{}, 0));
+  Limits limits;
+  limits.max_experts = std::max(0, a.model.num_experts);
+  require_valid(validate(model, ParallelSpec{}, batch, limits, 0));
   const OneSave lock(a.save, a.iteration, a.force);
   std::vector<std::vector<std::byte>> bytes;
   std::vector<TensorShard> shards;
@@ -109,6 +112,14 @@ void add_model(OptionTable& table, Arguments& a) {
   table.add_off("disable-bias-linear", a.model.add_bias_linear, "no biases in linear layers");
   table.add("untie-embeddings-and-output-weights", a.model.untie_embeddings_and_output_weights, "",
             "an output layer of its own");
+  table.add("num-experts", a.model.num_experts, "N", "feed-forward networks of a layer; 0: one").between(0, 1 << 16);
+  table.add("moe-layer-freq", a.model.moe_layer_freq, "N|LIST", "every N-th layer has experts, or a list as ([0]*3+[1]*58)");
+  table.add("moe-ffn-hidden-size", a.model.moe_ffn_hidden_size, "N", "width of an expert; default ffn-hidden-size")
+      .between(1, 1 << 24);
+  table.add("moe-router-topk", a.model.moe_router_topk, "N", "experts a token visits").between(1, 1 << 16);
+  table.add("moe-shared-expert-intermediate-size", a.model.moe_shared_expert_intermediate_size, "N",
+            "width of what every token visits besides; 0: nothing")
+      .between(0, 1 << 24);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ckpt/owned_boxes.h"
 
 namespace mt {
 
@@ -19,30 +20,28 @@ std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, co
   std::map<std::string, std::vector<const TensorEntry*>> stored;
   for (const auto& t : manifest.tensors) stored[t.name].push_back(&t);
   std::set<std::string> parameters;
+  for (const auto& t : logical_tensors(model)) {
+    const auto entries = stored.find(t.name);
+    if (entries == stored.end()) throw Error(Code::config, t.name + ": the model has it, the checkpoint has not");
+    for (const auto* e : entries->second)
+      if (!is_scale(*e) && e->shape != t.shape)
+        throw Error(Code::config, fmt::format("{}: the model has shape {}, the checkpoint {}", tensor_text(e->name, e->kind),
+                                              dims_text(t.shape), dims_text(e->shape)));
+    parameters.insert(t.name);
+  }
+  const auto kinds = [&](const ParamSpec&, const Piece& piece) {
+    std::vector<StateKind> k;
+    for (const auto* t : stored.find(piece.name)->second)
+      if (!is_scale(*t)) k.push_back({t->kind.c_str(), t->dtype});
+    return k;
+  };
   const auto placement = place(parallel);
   std::vector<std::vector<TensorBox>> owned(placement.coordinates.size());
-  std::map<std::string, int> stage_of;  // a tied weight lives on two pipeline stages; the first owns it
   for (std::size_t rank = 0; rank < owned.size(); ++rank) {
-    const auto& c = placement.coordinates[rank];
-    for (const auto& param : param_specs(model, parallel, c))
-      for (const auto& piece : param.pieces) {
-        if (stage_of.emplace(piece.name, c.pp).first->second != c.pp) continue;
-        parameters.insert(piece.name);
-        const auto replica = replica_of(piece, parallel, c);
-        const auto entries = stored.find(piece.name);
-        if (entries == stored.end())
-          throw Error(Code::config, piece.name + ": the model has it, the checkpoint has not");
-        for (const auto* t : entries->second) {
-          if (is_scale(*t)) continue;
-          if (t->shape != piece.shape)
-            throw Error(Code::config, fmt::format("{}: the model has shape {}, the checkpoint {}",
-                                                  tensor_text(t->name, t->kind), dims_text(piece.shape),
-                                                  dims_text(t->shape)));
-          if (piece.box.empty()) continue;
-          TensorBox own{t->name, t->kind, t->dtype, t->shape, written_part(piece, replica, t->dtype)};
-          if (!own.box.empty()) owned[rank].push_back(std::move(own));
-        }
-      }
+    const auto& at = placement.coordinates[rank];
+    const auto specs = param_specs(model, parallel, at);
+    for (auto& box : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, at)), parallel, at, kinds))
+      owned[rank].push_back(std::move(box.what));
   }
   for (const auto& t : manifest.tensors)
     if (!parameters.count(t.name) || is_scale(t)) owned[0].push_back({t.name, t.kind, t.dtype, t.shape, whole(t.shape)});

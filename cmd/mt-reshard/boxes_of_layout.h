@@ -10,8 +10,7 @@
 
 namespace mt {
 
-// Boxes by rank of `parallel`: the parts that the ranks would write themselves, so that a box replicated over tp or dp
-// is shared evenly among its holders. Every kind of a tensor (weight, master, moments) goes with its weight; tensors that
+// Boxes by rank of `parallel`: those that the ranks of a run would write themselves (ckpt/owned_boxes.h). Every kind of a tensor (weight, master, moments) goes with its weight; tensors that
 // are no parameter of the model, and scales of moments, go to rank 0 whole.
 //   fails  Error{config} when a parameter of the model is not stored or has another shape
 std::vector<std::vector<TensorBox>> boxes_of_layout(const Manifest& manifest, const ModelSpec& model,

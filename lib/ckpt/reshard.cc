@@ -7,10 +7,10 @@
 namespace mt {
 namespace {
 
-void check_cover(const Reader& source, const std::vector<std::vector<TensorBox>>& owned) {
+void check_cover(const Reader& source, const Resharding& to) {
   std::vector<TensorRequest> all;
   std::map<const TensorEntry*, std::vector<Box>> boxes;
-  for (const auto& rank : owned)
+  for (const auto& rank : to.owned)
     for (const auto& t : rank) {
       TensorRequest q;
       q.what = t;
@@ -19,6 +19,7 @@ void check_cover(const Reader& source, const std::vector<std::vector<TensorBox>>
     }
   source.check(all);
   for (const auto& t : source.manifest().tensors) {
+    if (to.weights_only && t.kind != "weight") continue;
     // A tensor without elements is covered by nothing at all, but must not get lost.
     const auto problem = boxes.count(&t) == 0 ? "no rank has it" : coverage_problem(t.shape, boxes[&t]);
     if (!problem.empty())
@@ -30,11 +31,11 @@ void check_cover(const Reader& source, const std::vector<std::vector<TensorBox>>
 }  // namespace
 
 std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
-                              const std::vector<std::vector<TensorBox>>& owned, const Json& specs,
-                              const std::function<void(std::uint64_t)>& progress) {
-  check_cover(source, owned);
+                              const Resharding& to, const std::function<void(std::uint64_t)>& progress) {
+  check_cover(source, to);
+  const auto& owned = to.owned;
   auto meta = source.manifest().meta;
-  meta.specs = specs;
+  meta.specs = to.specs;
   meta.world_size = static_cast<int>(owned.size());
   std::error_code ec;
   if (std::filesystem::equivalent(source.dir(), root / iteration_name(meta.iteration), ec))

@@ -15,16 +15,21 @@
 
 namespace mt {
 
+struct Resharding {
+  std::vector<std::vector<TensorBox>> owned;  // by new rank
+  Json specs;                                 // in place of the stored ones
+  bool weights_only = false;                  // tensors of other kinds are left out
+};
+
 // Write `source` under `root` as the same iteration, with one data file for each element of `owned` that has boxes.
-// Iteration, samples, training state and tokenizer stay; `specs` replaces the stored ones.
-//   needs  boxes with the stored name, kind, dtype and shape that cover every tensor exactly once
+// Iteration, samples, training state and tokenizer stay.
+//   needs  boxes with the stored name, kind, dtype and shape that cover every tensor (every weight) exactly once
 //   gives  path of the new iter_%07d; the tracker of `root` names it
 //   fails  Error{config} before anything is written when boxes do not fit or do not cover; as Reader::read and
 //          write_rank, and then the temporary directory is removed
 //   cost   every byte is read (a chunk shared by several new boxes once for each), copied and written once; 64 MiB
 std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
-                              const std::vector<std::vector<TensorBox>>& owned, const Json& specs,
-                              const std::function<void(std::uint64_t bytes_done)>& progress = {});
+                              const Resharding& to, const std::function<void(std::uint64_t bytes_done)>& progress = {});
 
 // Spread every tensor evenly over `num_shards` ranks by rows of its first dimension that can be cut.
 std::vector<std::vector<TensorBox>> split_by_rows(const Manifest& manifest, int num_shards);

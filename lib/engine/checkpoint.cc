@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "ckpt/owned_boxes.h"
 #include "engine/save_agreement.h"
 
 namespace mt {
@@ -21,58 +21,9 @@ std::vector<StateKind> kinds_of(const StateSpec& state, const ParamSpec& spec) {
   return k;
 }
 
-// A box this rank writes: where its bytes are, in elements of a shard's views.
-struct Owned {
-  TensorBox what;
-  std::size_t shard;
-  std::int64_t at;
-};
-
-// What one rank of the replicas writes of a piece that is nowhere sharded.
-std::vector<PlacedBox> replica_part(const ParamSpec& spec, const Piece& piece, const Replica& replica, DType dtype) {
-  const Box part = written_part(piece, replica, dtype);
-  if (part.empty()) return {};
-  std::int64_t first = -1;
-  for_each_run(piece.box, part, [&](std::int64_t outer, std::int64_t, std::int64_t) {
-    if (first < 0) first = outer;
-  });
-  const std::int64_t width = spec.shape.size() == 2 ? spec.shape[1] : 1;
-  return {{part, piece.local.offset[0] * width + first}};
-}
-
-// What this rank's optimizer instance writes of a shard that each of them holds: an equal part, or, where it is small and
-// not worth cutting, all or nothing.
-std::pair<std::int64_t, std::int64_t> instance_part(const Piece& piece, const ShardSpec& spec, const OwnedRange& shard,
-                                                    DType dtype) {
-  if (bytes_of(dtype, shard.size()) < kWorthCutting) {
-    const auto writer = static_cast<int>(xxh3(piece.name) % static_cast<std::uint64_t>(spec.instances));
-    return {shard.begin, writer == spec.instance ? shard.end : shard.begin};
-  }
-  return {shard.begin + shard.size() * spec.instance / spec.instances,
-          shard.begin + shard.size() * (spec.instance + 1) / spec.instances};
-}
-
-std::vector<Owned> owned_boxes(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ParallelSpec& parallel,
-                               const Coordinate& at, const StateSpec& state) {
-  std::vector<Owned> out;
-  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
-    const OwnedRange& shard = plan.shards[i];
-    const auto& spec = specs[static_cast<std::size_t>(shard.param)];
-    if (spec.tie_copy) continue;
-    for (const auto& piece : spec.pieces)
-      for (const auto& [kind, dtype] : kinds_of(state, spec)) {
-        std::vector<PlacedBox> parts;
-        if (!plan.spec.sharded())
-          parts = replica_part(spec, piece, replica_of(piece, parallel, at), dtype);
-        else if (first_replica(piece, at)) {
-          const auto [begin, end] = instance_part(piece, plan.spec, shard, dtype);
-          parts = boxes_in_range(spec, piece, begin, end);
-        }
-        for (auto& p : parts)
-          out.push_back({{piece.name, kind, dtype, piece.shape, std::move(p.box)}, i, p.at - shard.begin});
-      }
-  }
-  return out;
+std::vector<OwnedBox> boxes_of_state(const std::vector<ParamSpec>& specs, const ShardPlan& plan, const ParallelSpec& parallel,
+                                     const Coordinate& at, const StateSpec& state) {
+  return owned_boxes(specs, plan, parallel, at, [&](const ParamSpec& spec, const Piece&) { return kinds_of(state, spec); });
 }
 
 // Scales of moments: one rank of a pipeline stage writes them, all have them.
@@ -181,7 +132,7 @@ std::vector<TensorBox> boxes_to_write(const ModelSpec& model, const ParallelSpec
                                       const StateSpec& state) {
   const auto specs = param_specs(model, parallel, coordinate);
   std::vector<TensorBox> out;
-  for (auto& o : owned_boxes(specs, plan_shards(specs, shard_spec(parallel, coordinate)), parallel, coordinate, state))
+  for (auto& o : boxes_of_state(specs, plan_shards(specs, shard_spec(parallel, coordinate)), parallel, coordinate, state))
     out.push_back(std::move(o.what));
   for (auto& box : scale_boxes(specs, state, coordinate)) out.push_back(std::move(box));
   return out;
@@ -226,7 +177,7 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state) {
   const auto& [stream, groups, store, optimizer] = state;
   std::vector<TensorShard> shards;
   for (const auto& o :
-       owned_boxes(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, optimizer.state_spec()))
+       boxes_of_state(store.specs(), store.plan(), groups.placement.spec, groups.coordinate, optimizer.state_spec()))
     shards.push_back({o.what, address(state_of(store, optimizer, o.shard, o.what.kind), o.at)});
   if (groups.coordinate.tp + groups.coordinate.cp + groups.coordinate.dp == 0)
     for (const auto& s : optimizer.scales())

@@ -247,7 +247,8 @@ std::vector<ParamSpec> param_specs(const ModelSpec& model, const ParallelSpec& p
 
 bool first_replica(const Piece& piece, const Coordinate& c) { return c.tp % piece.tp_replicas == 0; }
 
-Replica replica_of(const Piece& piece, const ParallelSpec& parallel, const Coordinate& c) {
+Replica replica_of(const ParamSpec& spec, const Piece& piece, const ParallelSpec& parallel, const Coordinate& c) {
+  if (spec.expert) return {c.edp, parallel.edp()};
   const int tp = piece.tp_replicas;
   return {c.tp % tp + tp * (c.cp + parallel.cp * c.dp), tp * parallel.cp * parallel.dp};
 }

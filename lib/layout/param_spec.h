@@ -67,12 +67,12 @@ int num_units(const ModelSpec& model);
 
 // True if this rank counts and saves the piece's box among the tp ranks that hold it (the first of its replicas).
 bool first_replica(const Piece& piece, const Coordinate& c);
-// Position of this rank among all ranks that hold the same box, and their number: tp replicas × cp × dp. The box is
-// written by all of them, a part each (part_of).
+// Position of this rank among all ranks that hold the same box, and their number: tp replicas × cp × dp, of
+// experts the ranks of edp. The box is written by all of them, a part each (part_of).
 struct Replica {
   int index = 0, count = 1;
 };
-Replica replica_of(const Piece& piece, const ParallelSpec& parallel, const Coordinate& c);
+Replica replica_of(const ParamSpec& spec, const Piece& piece, const ParallelSpec& parallel, const Coordinate& c);
 
 inline constexpr std::int64_t kWorthCutting = 64 << 10;  // bytes
 

@@ -18,7 +18,7 @@ ShardSpec shard_spec(const ParallelSpec& parallel, const Coordinate& at) {
   const int ranks = parallel.shard_ranks(), rank = at.cp + parallel.cp * at.dp;
   const int expert_ranks = std::max(1, parallel.edp() / parallel.optimizer_instances);
   return {parallel.zero_stage, ranks, rank % ranks, parallel.optimizer_instances, rank / ranks, expert_ranks,
-          at.edp % expert_ranks};
+          at.edp % expert_ranks, at.edp / expert_ranks};
 }
 
 std::int64_t ShardPlan::own() const {
@@ -76,18 +76,17 @@ std::vector<PlacedBox> boxes_in_range(const ParamSpec& spec, const Piece& piece,
                                       std::int64_t end) {
   std::vector<PlacedBox> out;
   if (piece.box.empty()) return out;
-  const std::int64_t width = spec.shape.size() == 2 ? spec.shape[1] : 1;
-  MT_CHECK(spec.shape.size() < 2 || piece.local.extent[1] == width, "piece {} is not whole rows", piece.name);
-  const std::int64_t first = piece.local.offset[0] * width, last = first + piece.local.size();
-  const std::int64_t lo = std::max(begin, first), hi = std::min(end, last);
-  if (lo >= hi) return out;
-  std::int64_t at = lo;
-  for (Box box : boxes_of_range(piece.box.extent, lo - first, hi - first)) {
-    const std::int64_t n = box.size();
-    for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] += piece.box.offset[d];
-    out.push_back({std::move(box), at});
-    at += n;
-  }
+  for_each_run(whole(spec.shape), piece.local, [&](std::int64_t place, std::int64_t inner, std::int64_t n) {
+    std::int64_t at = std::max(begin, place);
+    const std::int64_t last = std::min(end, place + n);
+    if (at >= last) return;
+    for (Box box : boxes_of_range(piece.box.extent, inner + at - place, inner + last - place)) {
+      const std::int64_t size = box.size();
+      for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] += piece.box.offset[d];
+      out.push_back({std::move(box), at});
+      at += size;
+    }
+  });
   return out;
 }
 

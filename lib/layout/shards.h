@@ -23,7 +23,7 @@ struct ShardSpec {
   int stage = 0;
   int ranks = 1, rank = 0;  // of an instance: the dp·cp group, or its part
   int instances = 1, instance = 0;
-  int expert_ranks = 1, expert_rank = 0;  // of an instance, as experts are shared
+  int expert_ranks = 1, expert_rank = 0, expert_instance = 0;  // the same of experts, which are shared over other ranks
   bool sharded() const { return stage > 0; }
 };
 
@@ -69,7 +69,8 @@ struct ShardPlan {
 ShardPlan plan_shards(const std::vector<ParamSpec>& specs, const ShardSpec& spec);
 
 // What of a piece lies in flat range [begin, end) of its parameter: boxes of the logical tensor, each with its place in
-// the parameter. Pieces are whole rows of their parameter, so a range cuts at most 2·dims−1 boxes.
+// the parameter. A piece that is whole rows of it is cut into at most 2·dims−1 boxes, one of a stack of experts into so
+// many for each expert.
 struct PlacedBox {
   Box box;
   std::int64_t at = 0;  // flat element of the parameter

@@ -25,7 +25,7 @@ TEST(Reshard, AnyLayoutGoesToAnyOtherAndBackBitwise) {
   auto previous = test::save(root / "0", 7, test::random_layout(tensors, 3, rng));
   for (int round = 1; round <= 6; ++round) {
     const auto layout = test::random_layout(tensors, 1 + static_cast<int>(rng() % 7), rng);
-    const auto next = reshard(Reader(previous), root / std::to_string(round), layout, {{"round", round}});
+    const auto next = reshard(Reader(previous), root / std::to_string(round), {layout, {{"round", round}}});
     EXPECT_TRUE(equal(root / "0/iter_0000007", next));
     EXPECT_TRUE(verify_checkpoint(next).problems.empty());
     const auto m = read_manifest(next);
@@ -49,7 +49,7 @@ TEST(Reshard, ColumnsOfLargeTensorsStreamCorrectly) {
     piece.box = Box{{0, at}, {1500, std::min<std::int64_t>(501, 2003 - at)}};
     columns.push_back({piece});
   }
-  const auto b = reshard(Reader(a), root / "b", columns, Json::object());
+  const auto b = reshard(Reader(a), root / "b", {columns, Json::object()});
   test::expect_content(Reader(b), {t});
   EXPECT_TRUE(verify_checkpoint(b).problems.empty());
 }
@@ -61,7 +61,7 @@ TEST(Reshard, SplittingByRowsCoversEverythingForAnyNumber) {
   const auto a = test::save(root / "a", 1, test::random_layout(tensors, 2, rng));
   for (const int n : {1, 2, 5, 40}) {
     const Reader reader(a);
-    const auto b = reshard(reader, root / std::to_string(n), split_by_rows(reader.manifest(), n), Json::object());
+    const auto b = reshard(reader, root / std::to_string(n), {split_by_rows(reader.manifest(), n), Json::object()});
     EXPECT_TRUE(equal(a, b)) << n;
   }
 }
@@ -74,7 +74,7 @@ TEST(Reshard, ALayoutThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   fewer.pop_back();
   fewer.pop_back();
   const auto refusal = [&](const test::Layout& layout) {
-    return test::error_of([&] { reshard(reader, root / "b", layout, Json::object()); }, Code::config);
+    return test::error_of([&] { reshard(reader, root / "b", {layout, Json::object()}); }, Code::config);
   };
   EXPECT_CONTAINS(refusal({fewer}), "step (counter): no rank has it");
   EXPECT_CONTAINS(refusal({tensors, {tensors[0]}}), "stored twice");
@@ -82,7 +82,7 @@ TEST(Reshard, ALayoutThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   wrong[0].dtype = DType::f32;
   EXPECT_CONTAINS(refusal({wrong}), "wanted f32, found bf16");
   EXPECT_FALSE(fs::exists(root / "b"));
-  EXPECT_CONTAINS(test::error_of([&] { reshard(reader, root / "a", {tensors}, Json::object()); }, Code::config), "same checkpoint");
+  EXPECT_CONTAINS(test::error_of([&] { reshard(reader, root / "a", {{tensors}, Json::object()}); }, Code::config), "same checkpoint");
 }
 
 TEST(Reshard, DamageInTheSourceStopsItAndLeavesNothing) {
@@ -90,7 +90,7 @@ TEST(Reshard, DamageInTheSourceStopsItAndLeavesNothing) {
   const auto tensors = test::sample_tensors();
   const auto a = test::save(root / "a", 1, test::one_rank(tensors));
   test::flip_bit(a / data_file_name(0), 5000);
-  EXPECT_NE(test::error_of([&] { reshard(Reader(a), root / "b", {tensors}, Json::object()); }, Code::corrupt), "no error");
+  EXPECT_NE(test::error_of([&] { reshard(Reader(a), root / "b", {{tensors}, Json::object()}); }, Code::corrupt), "no error");
   EXPECT_TRUE(fs::is_empty(root / "b"));
 }
 

@@ -42,6 +42,61 @@ TEST_F(MtReshard, EveryLayoutHoldsTheSameStateBitwiseAndComesBack) {
   }
 }
 
+// A layout after a layout, of a dense model and of one with experts: depths, chunks, stages, shards, and back.
+TEST_F(MtReshard, EveryAxisOfALayoutHoldsTheSameStateAndComesBack) {
+  good("mt-ckpt random --save dense --optimizer --bf16 --vocab-size 67 --num-layers 8 --hidden-size 32 --num-attention-heads 4");
+  good("mt-ckpt random --save moe --optimizer --bf16 --vocab-size 67 --num-layers 4 --hidden-size 32 --num-attention-heads 4 "
+       "--swiglu --disable-bias-linear --num-experts 4 --moe-ffn-hidden-size 48 --moe-shared-expert-intermediate-size 16 "
+       "--untie-embeddings-and-output-weights");
+  const std::vector<std::pair<const char*, int>> dense{
+      {"pipeline-parallel-size 4", 4},
+      {"pipeline-parallel-size 2 --target-num-virtual-stages-per-pipeline-rank 4 --target-data-parallel-size 2", 4},
+      {"data-parallel-sharding-strategy optim --target-data-parallel-size 3", 6},
+      {"pipeline-parallel-size 2 --target-v-shape --target-tensor-parallel-size 2", 12},
+      {"pipeline-model-parallel-layout Et*3|tt|tttL --target-pipeline-parallel-size 3 --target-num-virtual-stages-per-pipeline-rank 1", 18},
+      {"data-parallel-sharding-strategy optim_grads_params --target-pipeline-parallel-size 1 --target-data-parallel-size 4", 8},
+      {"tensor-parallel-size 1 --target-data-parallel-size 1 --target-data-parallel-sharding-strategy no_shard", 1}};
+  const std::vector<std::pair<const char*, int>> moe{
+      {"expert-parallel-size 2 --target-data-parallel-size 2", 2},
+      {"tensor-parallel-size 2 --target-data-parallel-size 4 --target-expert-tensor-parallel-size 1", 8},
+      {"data-parallel-sharding-strategy optim --target-expert-parallel-size 4 --target-pipeline-parallel-size 2", 16},
+      {"expert-tensor-parallel-size 2 --target-expert-parallel-size 1", 16},
+      {"expert-parallel-size 1 --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1 --target-data-parallel-size 1", 1}};
+  for (const auto& [model, layouts] : {std::pair{std::string("dense"), dense}, {std::string("moe"), moe}}) {
+    std::string previous = model;
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      SCOPED_TRACE(layouts[i].first);
+      const auto into = model + std::to_string(i);
+      const auto j = good("mt-reshard --load " + previous + " --save " + into + " --registry none --json --target-" + layouts[i].first);
+      EXPECT_EQ(j.objects()[0]["ranks"], layouts[i].second);
+      good("mt-ckpt diff " + model + " " + into);
+      EXPECT_EQ(good("mt-ckpt verify --json " + into).objects()[0]["result"], "sound");
+      previous = into;
+    }
+  }
+  auto o = run("mt-reshard --load dense --save no --target-pipeline-parallel-size 3 --registry none");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "num-layers 8");
+  o = run("mt-reshard --load dense --save no --target-pipeline-parallel-size 2 --target-pipeline-model-parallel-layout 'Ettt|tttL' --registry none");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "8");
+  EXPECT_FALSE(fs::exists(*this / "no"));
+}
+
+TEST_F(MtReshard, WeightsAloneAreLeftByNameOnly) {
+  good("mt-reshard --load a --save w --weights-only --registry none");
+  const auto tensors = good("mt-ckpt info --json --tensors w").objects();
+  ASSERT_GT(tensors.size(), 5u);
+  for (const auto& t : tensors)
+    if (t.contains("kind")) {
+      EXPECT_EQ(t["kind"], "weight");
+    }
+  good("mt-ckpt diff --kind weight a w");
+  EXPECT_EQ(run("mt-ckpt diff a w").status, 1);
+  good("mt-reshard --load a --save w2 --weights-only --target-tensor-parallel-size 2 --registry none");
+  good("mt-ckpt diff w w2");
+}
+
 TEST_F(MtReshard, AFileAboveTheLimitOnItsSizeIsAnIoErrorAndLeavesNoCheckpoint) {
   const auto o = run("ulimit -f 40 && " + to("a", "limited", 2, 1));
   EXPECT_EQ(o.status, 5) << o.err;

@@ -65,7 +65,7 @@ TEST(ParamSpec, PiecesOfAllRanksCoverEachTensorOnceForEveryReplica) {
         for (const auto& piece : spec.pieces) {
           ASSERT_TRUE(held.count(piece.name)) << piece.name;
           ASSERT_TRUE(inside(piece.box, piece.shape)) << piece.name;
-          const Replica r = replica_of(piece, parallel, c);
+          const Replica r = replica_of(spec, piece, parallel, c);
           ASSERT_TRUE(r.index >= 0 && r.index < r.count) << piece.name;
           replicas[piece.name] = r.count;
           count(held[piece.name], piece.shape, piece.box);
