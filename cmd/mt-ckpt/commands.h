@@ -15,6 +15,9 @@ cli::Command list_command();
 cli::Command info_command();
 cli::Command verify_command();
 cli::Command diff_command();
+cli::Command cat_command();
+cli::Command stats_command();
+cli::Command average_command();
 cli::Command gc_command();
 cli::Command random_command();
 

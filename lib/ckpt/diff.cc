@@ -6,33 +6,10 @@
 #include <limits>
 
 #include "base/error.h"
+#include "ckpt/tensor_scan.h"
 
 namespace mt {
 namespace {
-
-constexpr std::int64_t kBlockElementsBytes = 32 << 20;
-
-double element(DType t, const std::byte* p) {
-  const auto load = [&](auto v) {
-    std::memcpy(&v, p, sizeof v);
-    return v;
-  };
-  switch (t) {
-    case DType::f64: return load(double{});
-    case DType::f32: return static_cast<double>(load(float{}));
-    case DType::bf16: return static_cast<double>(to_f32(load(bf16{})));
-    case DType::f16: return static_cast<double>(to_f32(load(f16{})));
-    case DType::e4m3: return static_cast<double>(to_f32(load(e4m3{})));
-    case DType::e5m2: return static_cast<double>(to_f32(load(e5m2{})));
-    case DType::i64: return static_cast<double>(load(std::int64_t{}));
-    case DType::i32: return static_cast<double>(load(std::int32_t{}));
-    case DType::i16: return static_cast<double>(load(std::int16_t{}));
-    case DType::u16: return static_cast<double>(load(std::uint16_t{}));
-    case DType::i8: return static_cast<double>(load(std::int8_t{}));
-    case DType::u8: return static_cast<double>(load(std::uint8_t{}));
-  }
-  return 0;
-}
 
 double distance(double a, double b) {
   if (std::isnan(a) && std::isnan(b)) return 0;
@@ -50,41 +27,34 @@ Dims coordinate_of(const Box& box, std::int64_t flat) {
   return at;
 }
 
-// Blocks of whole rows of the first dimension that fit the budget; a row that alone exceeds it is cut further.
 class Comparison {
  public:
   Comparison(const Reader& a, const Reader& b) : a_(a), b_(b) {}
 
   void values(const TensorEntry& t, TensorDifference& d) {
-    const auto elem = bytes_of(t.dtype, 1), total = num_elements(t.shape);
-    const auto step = std::max<std::int64_t>(1, kBlockElementsBytes / elem);
-    for (std::int64_t at = 0; at < total; at += step)
-      for (const auto& box : boxes_of_range(t.shape, at, std::min(at + step, total))) compare_box(t, box, d);
+    scan_tensor(a_, t, whole(t.shape), [&](const Box& box, const std::byte* x) { compare_box(t, box, x, d); });
   }
 
  private:
-  void compare_box(const TensorEntry& t, const Box& box, TensorDifference& d) {
+  void compare_box(const TensorEntry& t, const Box& box, const std::byte* x, TensorDifference& d) {
     TensorRequest q;
     q.what = {t.name, t.kind, t.dtype, t.shape, box};
     const auto bytes = static_cast<std::size_t>(q.what.bytes());
-    x_.resize(std::max(x_.size(), bytes));
     y_.resize(std::max(y_.size(), bytes));
-    q.out = x_.data();
-    a_.read({&q, 1});
     q.out = y_.data();
     b_.read({&q, 1});
-    if (std::memcmp(x_.data(), y_.data(), bytes) == 0) return;
+    if (std::memcmp(x, y_.data(), bytes) == 0) return;
     const auto elem = static_cast<std::size_t>(bytes_of(t.dtype, 1));
     for (std::int64_t i = 0; i < box.size(); ++i) {
       const auto off = static_cast<std::size_t>(i) * elem;
-      if (std::memcmp(x_.data() + off, y_.data() + off, elem) == 0) continue;
+      if (std::memcmp(x + off, y_.data() + off, elem) == 0) continue;
       if (d.num_differ++ == 0) d.at = coordinate_of(box, i);
-      d.largest = std::max(d.largest, distance(element(t.dtype, x_.data() + off), element(t.dtype, y_.data() + off)));
+      d.largest = std::max(d.largest, distance(element_value(t.dtype, x + off), element_value(t.dtype, y_.data() + off)));
     }
   }
 
   const Reader &a_, &b_;
-  std::vector<std::byte> x_, y_;
+  std::vector<std::byte> y_;
 };
 
 bool takes_part(const DiffOptions& options, const std::string& kind) {

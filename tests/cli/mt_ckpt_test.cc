@@ -1,3 +1,4 @@
+#include <cstring>
 #include <fstream>
 
 #include "cli/run_tool.h"
@@ -48,6 +49,56 @@ TEST_F(MtCkpt, InfoReadsTheManifestAlone) {
   std::size_t masters = 0;
   for (const auto& o : objects) masters += o.value("kind", "") == "master";
   EXPECT_EQ(masters * 4, objects.size() - 1);
+}
+
+TEST_F(MtCkpt, PrintsValuesInDigitsThatReadBack) {
+  good("mt-ckpt random --save a --iteration 20 --optimizer --bf16 --vocab-size 257 --hidden-size 32");
+  const auto whole = good("mt-ckpt cat a embedding.word_embeddings.weight").rows();
+  ASSERT_EQ(whole.size(), 257u);
+  ASSERT_EQ(whole[3].size(), 32u);
+  const auto part = good("mt-ckpt cat a embedding.word_embeddings.weight --range 3:5,7:9").rows();
+  ASSERT_EQ(part.size(), 2u);
+  EXPECT_EQ(part[1], (std::vector<std::string>{whole[4][7], whole[4][8]}));
+  // The npy file holds the masters that the text says, bit for bit.
+  const auto masters = good("mt-ckpt cat a embedding.word_embeddings.weight --kind master --range :2").rows();
+  const auto npy = good("mt-ckpt cat a embedding.word_embeddings.weight --kind master --range :2 --format npy").out;
+  ASSERT_EQ(npy.size() % 64, (2 * 32 * 4) % 64) << "the head fills whole lines";
+  EXPECT_EQ(npy.substr(0, 8), std::string("\x93NUMPY\x01\0", 8));
+  EXPECT_CONTAINS(npy, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 32, ), }");
+  for (std::size_t i = 0; i < 64; ++i) {
+    float v = 0;
+    std::memcpy(&v, npy.data() + npy.size() - 256 + 4 * i, 4);
+    EXPECT_EQ(std::strtof(masters[i / 32][i % 32].c_str(), nullptr), v);
+  }
+  const auto json = good("mt-ckpt cat a decoder.final_layernorm.weight --json --range 1:3").objects();
+  EXPECT_EQ(json[0]["values"], Json({1.0, 1.0}));
+  EXPECT_EQ(run("mt-ckpt cat a embedding.word_embeddings.weight --range 3:300").status, 2);
+  EXPECT_EQ(run("mt-ckpt cat a embedding.word_embeddings.weight --range 1:2,1:2,1:2").status, 2);
+  auto o = run("mt-ckpt cat a embedding.word_embedding.weight");
+  EXPECT_EQ(o.status, 3);
+  EXPECT_CONTAINS(o.err, "did you mean embedding.word_embeddings.weight?");
+  const auto stats = good("mt-ckpt stats a --kind weight").rows();
+  for (const auto& row : stats)
+    if (row[0] == "decoder.final_layernorm.weight") {
+      EXPECT_EQ(row[5] + row[6] + row[7] + row[8], "1110");
+    }
+}
+
+TEST_F(MtCkpt, AveragesCheckpointsOfOneModel) {
+  for (const char* seed : {"1", "2"})
+    good(std::string("mt-ckpt random --bf16 --optimizer --save s") + seed + " --seed " + seed + " --iteration 2" + seed);
+  EXPECT_EQ(good("mt-ckpt average --save mean s1 s2").rows()[1][1], "22");
+  const auto value = [&](const char* dir) {
+    return std::stod(good(std::string("mt-ckpt cat --kind master --range 5:6,5:6 ") + dir + " embedding.word_embeddings.weight").rows()[0][0]);
+  };
+  EXPECT_FLOAT_EQ(static_cast<float>(value("mean")), static_cast<float>((value("s1") + value("s2")) / 2));
+  good("mt-ckpt verify mean");
+  EXPECT_EQ(run("mt-ckpt average --save mean s1 s2").status, 3) << "it is there";
+  EXPECT_EQ(run("mt-ckpt average --save s2 s1 s2 --force").status, 3) << "a source";
+  EXPECT_EQ(run("mt-ckpt average --save x s1").status, 2);
+  good("mt-ckpt random --save other --hidden-size 32");
+  EXPECT_EQ(run("mt-ckpt average --save x s1 other").status, 3);
+  EXPECT_FALSE(fs::exists(*this / "x/latest_checkpointed_iteration.txt"));
 }
 
 TEST_F(MtCkpt, VerifyOfADirectoryWhoseNewestIsBrokenFailsAndSaysWhichOneALoadTakes) {
