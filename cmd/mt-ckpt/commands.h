@@ -18,6 +18,7 @@ cli::Command diff_command();
 cli::Command cat_command();
 cli::Command stats_command();
 cli::Command average_command();
+cli::Command convert_command();
 cli::Command gc_command();
 cli::Command random_command();
 

@@ -1,0 +1,72 @@
+#pragma once
+// The files of a Hugging Face model directory: safetensors, one or several with an index, and a config.json.
+//
+// Code: foreign/hf_files.cc. Tests: tests/foreign/hf_files_test.cc.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "ckpt/safetensors.h"
+
+namespace mt {
+
+// Weights of a directory, by name.
+class HfWeights {
+ public:
+  // Open model.safetensors.index.json and the files it names, else model.safetensors.
+  //   fails  Error{io} unreadable; Error{config} no weights there, or in pickles (*.bin), with what to do; Error{corrupt}: a
+  //          damaged header, an index that names a file outside the directory or one without the tensor, a tensor twice
+  //   cost   headers; data is mapped
+  explicit HfWeights(const std::filesystem::path& dir);
+
+  struct Tensor {
+    SafetensorsEntry entry;
+    std::size_t file = 0;
+  };
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  // The path that holds a tensor, for messages.
+  const std::filesystem::path& path_of(const Tensor& t) const { return paths_[t.file]; }
+
+  // Elements of a box, row-major.   needs  a tensor that is there and has a DType, `box` inside it
+  void read(const std::string& name, const Box& box, std::byte* out) const;
+
+ private:
+  void add_file(const std::filesystem::path& path, const std::map<std::string, std::string>* index);
+  std::vector<std::filesystem::path> paths_;
+  std::vector<MappedFile> files_;
+  std::vector<std::uint64_t> data_start_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+// What is written of a model.
+struct HfTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  Dims shape;
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(bytes_of(dtype, num_elements(shape))); }
+};
+
+struct HfOutput {
+  std::filesystem::path dir;
+  std::uint64_t max_shard_bytes = 5'000'000'000;  // a file has at most so many, or one tensor
+  bool force = false;                             // files that are there may be replaced
+};
+
+// Write model.safetensors, or model-00001-of-0000N.safetensors and their index, then config.json, the last, which makes
+// the directory a model. Each file appears under its name when it is whole.
+//   fill   bytes [begin, end) of tensors[i], in ascending order
+//   gives  names of the files of weights
+//   fails  Error{config}: a file is there already (without force); Error{io}
+//   cost   every byte is made and written once; 16 MiB
+std::vector<std::string> write_hf(const HfOutput& output, std::span<const HfTensor> tensors, const Json& config,
+                                  const std::function<void(std::size_t i, std::uint64_t begin, std::uint64_t end,
+                                                           std::byte* out)>& fill);
+
+}  // namespace mt
