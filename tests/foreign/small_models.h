@@ -14,6 +14,8 @@
 #include "foreign/hf_family.h"
 #include "foreign/hf_files.h"
 
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
 namespace mt::test {
 
 struct SmallModel {
