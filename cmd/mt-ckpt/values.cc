@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "ckpt/average.h"
 #include "ckpt/one_save.h"
+#include "ckpt/store.h"
 #include "ckpt/tensor_scan.h"
 #include "mt-ckpt/commands.h"
 
@@ -249,7 +250,7 @@ cli::Command cat_command() {
             table.positional(a->paths, "CHECKPOINT TENSOR", "a --save directory or an iteration, and the tensor's name");
             add_checkpoint(table, *a);
             table.add("kind", a->kind, "WORD", "weight, master, exp_avg ...");
-            table.add("range", a->range, "A:B,...", "elements of each dimension, as 0:4,0:8; all when not given");
+            table.add("range", a->range, "FROM:TO", "elements of each dimension, as 0:4,0:8; all when not given");
             table.add("format", a->format, "F", "text, a row along the last dimension, or npy").choices = {"text", "npy"};
             return [a, &shared] { return cat(*a, shared.json); };
           }};

@@ -63,11 +63,12 @@ HfWeights::HfWeights(const fs::path& dir) {
       if (tensors_.count(name) == 0) throw Error(Code::corrupt, fmt::format("{} is not in {}, as the index says", name, file), (dir / kIndex).string());
     return;
   }
-  if (is_there(dir / kSingle)) return add_file(dir / kSingle, nullptr);
-  if (is_there(dir / "pytorch_model.bin") || is_there(dir / "pytorch_model.bin.index.json"))
+  if (is_there(dir / kSingle)) add_file(dir / kSingle, nullptr);
+  else if (is_there(dir / "pytorch_model.bin") || is_there(dir / "pytorch_model.bin.index.json"))
     throw Error(Code::config, "the weights are pickles, which are not read", dir.string(),
                 "save them as safetensors: model.save_pretrained(DIR, safe_serialization=True)");
-  throw Error(Code::config, fmt::format("no {} and no {}", kSingle, kIndex), dir.string(), "name the directory of a Hugging Face model");
+  else
+    throw Error(Code::config, fmt::format("no {} and no {}", kSingle, kIndex), dir.string(), "name the directory of a Hugging Face model");
 }
 
 void HfWeights::add_file(const fs::path& path, const std::map<std::string, std::string>* index) {

@@ -102,6 +102,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
     for (const auto& notice : data.notices) log::warn("{}", notice);
   groups = make_groups(world, placement, kv_heads_of(model));
   stream.set_poll([this] { world.progress(); });
+  // Before the run's own buffers, so that its matrices are not beside them.
+  if (o.train_iters > 0 && !o.emulated_ms) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
   build(specs, plan, buffers);
   phase("initialize");
   optimizer->initialize(stream, groups, o.seed);
@@ -110,7 +112,6 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
     async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval},
                                                TrainingState{stream, groups, *store, *optimizer});
   step_flop = step_flops(model, o.parallel, o.batch);
-  if (o.train_iters > at.iteration && !o.emulated_ms) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);
 }
 

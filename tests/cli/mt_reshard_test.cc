@@ -53,7 +53,7 @@ TEST_F(MtReshard, EveryAxisOfALayoutHoldsTheSameStateAndComesBack) {
       {"pipeline-parallel-size 2 --target-num-virtual-stages-per-pipeline-rank 4 --target-data-parallel-size 2", 4},
       {"data-parallel-sharding-strategy optim --target-data-parallel-size 3", 6},
       {"pipeline-parallel-size 2 --target-v-shape --target-tensor-parallel-size 2", 12},
-      {"pipeline-model-parallel-layout Et*3|tt|tttL --target-pipeline-parallel-size 3 --target-num-virtual-stages-per-pipeline-rank 1", 18},
+      {"pipeline-model-parallel-layout 'Et*3|tt|tttL' --target-pipeline-parallel-size 3 --target-num-virtual-stages-per-pipeline-rank 1", 18},
       {"data-parallel-sharding-strategy optim_grads_params --target-pipeline-parallel-size 1 --target-data-parallel-size 4", 8},
       {"tensor-parallel-size 1 --target-data-parallel-size 1 --target-data-parallel-sharding-strategy no_shard", 1}};
   const std::vector<std::pair<const char*, int>> moe{
