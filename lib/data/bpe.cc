@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <queue>
 
 #include "base/error.h"
@@ -10,7 +11,7 @@ namespace mt::data {
 
 namespace {
 
-constexpr std::size_t kShort = 64;
+constexpr std::int32_t kLast = std::numeric_limits<std::int32_t>::max();
 constexpr int kRankBits = 22, kIdBits = 21;
 constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
 
@@ -54,36 +55,85 @@ std::uint32_t MergeTable::rank_of(std::int32_t left, std::int32_t right) const {
   return table_[slot] == kEmpty ? kNoRank : static_cast<std::uint32_t>(table_[slot] & ((1u << kRankBits) - 1));
 }
 
-void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
-  if (table_.empty() || symbols.size() < 2) return;
-  if (order_.empty()) {
-    symbols.size() < kShort ? merge_short<false>(symbols) : merge_long<false>(symbols);
-  } else {
-    symbols.size() < kShort ? merge_short<true>(symbols) : merge_long<true>(symbols);
+void MergeTable::set_bytes(std::span<const std::int32_t, 256> ids) {
+  std::copy(ids.begin(), ids.end(), byte_ids_);
+  byte_pairs_.assign(256 * 256, kNoRank);
+  for (std::size_t left = 0; left < 256; ++left) {
+    for (std::size_t right = 0; right < 256; ++right) {
+      if (ids[left] < 0 || ids[right] < 0) continue;
+      byte_pairs_[left << 8 | right] = rank_of(ids[left], ids[right]);
+    }
   }
 }
 
+void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
+  if (table_.empty() || symbols.size() < 2) return;
+  if (symbols.size() > Row::kMost) return order_.empty() ? merge_long<false>(symbols) : merge_long<true>(symbols);
+  Row row;
+  for (std::size_t i = 0; i + 1 < symbols.size(); ++i) row.merge[i] = rank_of(symbols[i], symbols[i + 1]);
+  order_.empty() ? merge_row<false>(row, symbols) : merge_row<true>(row, symbols);
+}
+
+void MergeTable::merge_bytes(std::string_view piece, std::vector<std::int32_t>& symbols) const {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
+  symbols.resize(piece.size());
+  for (std::size_t i = 0; i < piece.size(); ++i) symbols[i] = byte_ids_[bytes[i]];
+  if (symbols.size() < 2 || symbols.size() > Row::kMost) return merge(symbols);
+  Row row;
+  for (std::size_t i = 0; i + 1 < symbols.size(); ++i) row.merge[i] = byte_pairs_[bytes[i] << 8 | bytes[i + 1]];
+  order_.empty() ? merge_row<false>(row, symbols) : merge_row<true>(row, symbols);
+}
+
+// The least rank is looked for among the least of each sixteen places, which a merge changes in three of them at most;
+// symbols stay where they are and know their neighbours.
 template <bool ordered>
-void MergeTable::merge_short(std::vector<std::int32_t>& symbols) const {
-  std::uint32_t ranks[kShort];
+void MergeTable::merge_row(Row& row, std::vector<std::int32_t>& symbols) const {
+  constexpr std::size_t kBlock = Row::kBlock;
   std::int32_t* s = symbols.data();
-  std::size_t n = symbols.size();
-  const auto look = [&](std::size_t i) { ranks[i] = rank_of(s[i], s[i + 1]); };
-  for (std::size_t i = 0; i + 1 < n; ++i) look(i);
-  while (n > 1) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < n; ++i) {
-      if (rank_at<ordered>(ranks[i]) < rank_at<ordered>(ranks[best])) best = i;
-    }
-    if (ranks[best] == kNoRank) break;
-    s[best] = results_[ranks[best]];
-    for (std::size_t i = best + 1; i + 1 < n; ++i) s[i] = s[i + 1];
-    for (std::size_t i = best + 1; i + 2 < n; ++i) ranks[i] = ranks[i + 1];
-    --n;
-    if (best + 1 < n) look(best);
-    if (best > 0) look(best - 1);
+  const std::size_t n = symbols.size(), blocks = (n + kBlock - 1) / kBlock;
+  for (std::size_t i = 0; i < blocks * kBlock; ++i) row.rank[i] = kLast;
+  for (std::size_t i = 0; i + 1 < n; ++i) {
+    if (row.merge[i] != kNoRank) row.rank[i] = static_cast<std::int32_t>(rank_at<ordered>(row.merge[i]));
   }
-  symbols.resize(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    row.next[i] = static_cast<std::uint16_t>(i + 1);
+    row.previous[i] = static_cast<std::uint16_t>(i - 1);  // wraps at 0: no neighbour
+  }
+  const auto settle = [&row](std::size_t block) {
+    const std::int32_t* rank = row.rank + block * kBlock;
+    std::int32_t least = rank[0];
+    for (std::size_t i = 1; i < kBlock; ++i) least = std::min(least, rank[i]);
+    row.least[block] = least;
+  };
+  const auto look = [&](std::size_t i, std::size_t right) {
+    row.merge[i] = rank_of(s[i], s[right]);
+    row.rank[i] = row.merge[i] == kNoRank ? kLast : static_cast<std::int32_t>(rank_at<ordered>(row.merge[i]));
+  };
+  for (std::size_t block = 0; block < blocks; ++block) settle(block);
+  for (;;) {
+    std::size_t block = 0;
+    for (std::size_t b = 1; b < blocks; ++b) block = row.least[b] < row.least[block] ? b : block;
+    const std::int32_t least = row.least[block];
+    if (least == kLast) break;
+    std::size_t i = block * kBlock;
+    while (row.rank[i] != least) ++i;
+    const std::size_t gone = row.next[i], right = row.next[gone], left = row.previous[i];
+    s[i] = results_[row.merge[i]];
+    s[gone] = -1;
+    row.next[i] = static_cast<std::uint16_t>(right);
+    row.rank[gone] = row.rank[i] = kLast;
+    if (right < n) {
+      row.previous[right] = static_cast<std::uint16_t>(i);
+      look(i, right);
+    }
+    if (left < n) look(left, i);
+    settle(block);
+    if (gone / kBlock != block) settle(gone / kBlock);
+    if (left < n && left / kBlock != block) settle(left / kBlock);
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < n; i = row.next[i]) s[kept++] = s[i];
+  symbols.resize(kept);
 }
 
 template <bool ordered>

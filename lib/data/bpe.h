@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace mt::data {
@@ -28,10 +29,14 @@ class MergeTable {
   explicit MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order = {});
 
   // Merge `symbols` in place to the end.
-  //   cost  below 64 symbols a scan of the row of ranks for each merge; from there a heap: n log n, so a megabyte
-  //   without
-  //         a break is no trap
+  //   cost  up to 512 symbols a look at n/16 places for each merge; from there a heap: n log n, so a megabyte without a
+  //         break is no trap
   void merge(std::vector<std::int32_t>& symbols) const;
+
+  // For models over bytes: the id of every byte, -1 where there is none. Pairs of bytes then have a table of their own.
+  void set_bytes(std::span<const std::int32_t, 256> ids);
+  // Symbols become the merged bytes of `piece`.   needs  set_bytes, an id for each byte
+  void merge_bytes(std::string_view piece, std::vector<std::int32_t>& symbols) const;
 
  private:
   static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
@@ -42,8 +47,15 @@ class MergeTable {
     if constexpr (!ordered) return place;
     return place == kNoRank ? kNoRank : order_[place];
   }
+  // A piece being merged: for each place the merge with the place behind it.
+  struct Row {
+    static constexpr std::size_t kBlock = 16, kMost = 512;
+    std::uint32_t merge[kMost];  // its place in the list
+    std::int32_t rank[kMost], least[kMost / kBlock];
+    std::uint16_t next[kMost], previous[kMost];
+  };
   template <bool ordered>
-  void merge_short(std::vector<std::int32_t>& symbols) const;
+  void merge_row(Row& row, std::vector<std::int32_t>& symbols) const;
   template <bool ordered>
   void merge_long(std::vector<std::int32_t>& symbols) const;
   std::vector<std::uint64_t>
@@ -51,6 +63,8 @@ class MergeTable {
   std::vector<std::int32_t> results_;  // by place
   std::vector<std::uint32_t> order_;   // by place; empty: a merge's rank is its place
   std::uint64_t mask_ = 0;
+  std::int32_t byte_ids_[256] = {};
+  std::vector<std::uint32_t> byte_pairs_;  // of set_bytes
 };
 
 }  // namespace mt::data

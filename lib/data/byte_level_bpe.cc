@@ -63,6 +63,8 @@ ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), 
     const char byte = static_cast<char>(b);
     byte_ids_[static_cast<std::size_t>(b)] = parts_.tokens.find({&byte, 1}).value_or(parts_.unknown.value_or(-1));
   }
+  merges_.set_bytes(byte_ids_);
+  all_bytes_ = *std::min_element(byte_ids_.begin(), byte_ids_.end()) >= 0;
   std::sort(parts_.added_only.begin(), parts_.added_only.end());
   added_ = AddedTokens(parts_.added, [this](const std::string& content) {
     std::string buffer;
@@ -147,16 +149,16 @@ void ByteLevelBpe::encode_piece(std::string_view piece, std::vector<Id>& symbols
       return;
     }
   }
+  if (!all_bytes_) check_bytes(piece);
+  merges_.merge_bytes(piece, symbols);
+}
+
+void ByteLevelBpe::check_bytes(std::string_view piece) const {
   for (const char c : piece) {
-    const Id id = byte_ids_[static_cast<unsigned char>(c)];
-    if (id < 0) {
-      throw Error(Code::data,
-                  fmt::format("byte 0x{:02x} has no token in this tokenizer", static_cast<unsigned char>(c)), "",
-                  "use a tokenizer whose vocabulary holds all 256 bytes");
-    }
-    symbols.push_back(id);
+    if (byte_ids_[static_cast<unsigned char>(c)] >= 0) continue;
+    throw Error(Code::data, fmt::format("byte 0x{:02x} has no token in this tokenizer", static_cast<unsigned char>(c)),
+                "", "use a tokenizer whose vocabulary holds all 256 bytes");
   }
-  merges_.merge(symbols);
 }
 
 }  // namespace mt::data

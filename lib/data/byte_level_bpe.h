@@ -56,11 +56,13 @@ class ByteLevelBpe final : public Tokenizer {
   void encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                      std::vector<Id>& out) const;
   void encode_piece(std::string_view piece, std::vector<Id>& symbols) const;
+  void check_bytes(std::string_view piece) const;
   std::uint64_t hash_parts() const;
 
   ByteLevelBpeParts parts_;
   MergeTable merges_;
   std::array<Id, 256> byte_ids_{};  // -1: no token
+  bool all_bytes_ = false;
   AddedTokens added_;
   std::uint64_t fingerprint_ = 0;
 };

@@ -22,21 +22,23 @@ void TokenTable::add(std::string_view token, std::int32_t id) {
 }
 
 void TokenTable::seal() {
-  slots_.assign(std::bit_ceil(order_.size() * 2 + 2), -1);
+  slots_.assign(std::bit_ceil(order_.size() * 2 + 2), Slot{});
   const std::size_t mask = slots_.size() - 1;
   for (const std::int32_t id : order_) {
     if (find(token(id))) continue;
-    std::size_t slot = xxh3(token(id)) & mask;
-    while (slots_[slot] >= 0) slot = (slot + 1) & mask;
-    slots_[slot] = id;
+    const std::uint64_t hash = xxh3(token(id));
+    std::size_t slot = hash & mask;
+    while (slots_[slot].id >= 0) slot = (slot + 1) & mask;
+    slots_[slot] = {id, static_cast<std::uint32_t>(hash >> 32)};
   }
 }
 
 std::optional<std::int32_t> TokenTable::find(std::string_view wanted) const {
   MT_CHECK(!slots_.empty(), "lookup of '{}' before seal()", wanted);
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t slot = xxh3(wanted) & mask; slots_[slot] >= 0; slot = (slot + 1) & mask) {
-    if (token(slots_[slot]) == wanted) return slots_[slot];
+  const std::uint64_t hash = xxh3(wanted);
+  for (std::size_t slot = hash & mask; slots_[slot].id >= 0; slot = (slot + 1) & mask) {
+    if (slots_[slot].tag == hash >> 32 && token(slots_[slot].id) == wanted) return slots_[slot].id;
   }
   return std::nullopt;
 }

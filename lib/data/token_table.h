@@ -47,7 +47,12 @@ class TokenTable {
   std::string bytes_;
   std::vector<Place> places_;
   std::vector<std::int32_t> order_;  // ids as added
-  std::vector<std::int32_t> slots_;  // open addressing over ids, -1 empty
+  // Open addressing; a tag of the hash tells most other tokens apart without a look at their bytes.
+  struct Slot {
+    std::int32_t id = -1;  // -1: empty
+    std::uint32_t tag = 0;
+  };
+  std::vector<Slot> slots_;
 };
 
 }  // namespace mt::data
