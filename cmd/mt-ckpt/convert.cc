@@ -69,7 +69,8 @@ int from_hf(const Arguments& a, bool json) {
   const HfImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
   const OneSave lock(a.save, what.iteration, a.force);
   std::uint64_t bytes = 0;
-  for (const auto& [name, t] : HfWeights(a.load).tensors()) bytes += t.entry.end - t.entry.begin;
+  const HfWeights weights(a.load);
+  for (const auto& [name, t] : weights.tensors()) bytes += t.entry.end - t.entry.begin;
   Progress progress("converting", bytes, "bytes");
   const auto done = import_hf(what, [&](std::uint64_t n) { progress.update(n); });
   progress.finish();
