@@ -16,10 +16,10 @@ namespace {
 
 struct Flags {
   InputFlags input;
-  std::vector<std::string> json_keys = {"text"}, special = {"<|endoftext|>"};
-  std::string output;
+  std::vector<std::string> json_keys = {"text"}, special;
+  std::string output, style = "byte-level";
   int vocab_size = 32000;
-  std::int64_t min_frequency = 0;
+  std::int64_t min_frequency = 0, limit_alphabet = 0;
   bool force = false;
   options::RegistryFlag registry;
 };
@@ -51,11 +51,26 @@ std::int64_t read_documents(const Flags& flags, data::BpeTrainer& trainer) {
   return documents;
 }
 
+data::BpeTrainerOptions options_of(const Flags& flags) {
+  const bool pieces = flags.style == "sentencepiece";
+  if (!pieces && flags.style != "byte-level") {
+    throw Error(Code::usage, fmt::format("unknown style '{}'", flags.style), "--style", "byte-level or sentencepiece");
+  }
+  data::BpeTrainerOptions options;
+  options.vocab_size = flags.vocab_size;
+  options.min_frequency = flags.min_frequency;
+  options.style = pieces ? data::BpeStyle::sentencepiece : data::BpeStyle::byte_level;
+  options.limit_alphabet = flags.limit_alphabet;
+  if (pieces) options.special = {"<unk>", "<s>", "</s>"};
+  if (!flags.special.empty()) options.special = flags.special;
+  return options;
+}
+
 int train(const Flags& flags, const Json& start, bool json) {
   const auto begun = std::chrono::steady_clock::now();
   if (flags.output.empty()) throw Error(Code::usage, "no output given", "--output");
   data::require_distinct(flags.json_keys, "--json-keys");
-  data::BpeTrainer trainer({flags.vocab_size, flags.min_frequency, flags.special});
+  data::BpeTrainer trainer(options_of(flags));
   const data::OutputFiles files{flags.input.options().inputs, {flags.output}, flags.force};
   data::check_outputs(files);
   const auto lock = FileLock::try_lock(flags.output + ".lock", true);
@@ -99,8 +114,10 @@ Run build_train_tokenizer(OptionTable& table, const cli::Shared& shared) {
   table.add("output", flags->output, "FILE", "tokenizer.json to write");
   table.add("force", flags->force, "", "overwrite a file that exists");
   table.group("Vocabulary");
+  table.add("style", flags->style, "S", "byte-level: symbols are bytes; sentencepiece: characters, words begin with a space");
   table.add("vocab-size", flags->vocab_size, "N", "tokens wanted, the 256 bytes and the special tokens included");
   table.add("min-frequency", flags->min_frequency, "N", "pairs seen less often are not merged");
+  table.add("limit-alphabet", flags->limit_alphabet, "N", "sentencepiece: tokens for so many characters; 0: for all");
   table.add("special-token", flags->special, "S", "control tokens, ids from 0 on").multiple = true;
   flags->registry.add(table);
   return [flags, &shared, &table] {

@@ -1,6 +1,7 @@
 #include "data/bpe_trainer.h"
 
 #include <algorithm>
+#include <map>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,12 +11,16 @@
 #include "base/hash.h"
 #include "data/byte_level_bpe.h"
 #include "data/output_check.h"
+#include "data/pre_tokenizer.h"
+#include "data/sentencepiece_model.h"
 #include "data/split_pattern.h"
 #include "data/unicode.h"
 
 namespace mt::data {
 
 namespace {
+
+constexpr const char* kBlock = "\xE2\x96\x81";
 
 using Pair = std::pair<std::int32_t, std::int32_t>;
 
@@ -90,16 +95,46 @@ struct BpeTrainer::State {
   std::unordered_map<Pair, std::int64_t, PairHash> counts;
   std::priority_queue<Candidate, std::vector<Candidate>, Worse> queue;
   std::unordered_map<std::string, std::int32_t> ids;
+  PreTokenizer words_of{Json{{"type", "Metaspace"}, {"replacement", kBlock}, {"prepend_scheme", "always"}, {"split", true}}};
+  CutText cut;
 
+  void count(std::string_view piece);
   void start_vocabulary();
+  void add_bytes();
+  void add_characters();
+  std::vector<std::int32_t> symbols_of(const std::string& piece) const;
   void count_pairs();
   void apply(Candidate top);
   std::int32_t token_for(Pair pair);
 };
 
-// A special token needs a spelling of its own in tokenizer.json, beside those of the bytes.
-void check_special(const std::vector<std::string>& special) {
+// Characters of a text, one by one.
+template <class Each>
+void each_character(std::string_view text, Each each) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t size = decode_utf8(text.data() + i).size;
+    each(text.substr(i, size));
+    i += size;
+  }
+}
+
+std::string byte_piece(int byte) { return fmt::format("<0x{:02X}>", byte); }
+
+// A special token needs a spelling of its own in tokenizer.json, beside those of bytes and characters.
+void check_special(const std::vector<std::string>& special, BpeStyle style) {
   require_distinct(special, "--special-token");
+  if (style == BpeStyle::sentencepiece) {
+    for (const std::string& token : special) {
+      const bool text = !token.empty() && find_invalid_utf8(token) == std::string_view::npos;
+      if (!text || decode_utf8(token.data()).size == token.size() || token.find(' ') != std::string::npos ||
+          byte_of_piece(token) >= 0) {
+        throw Error(Code::usage,
+                    fmt::format("'{}': wanted a text of more than one character, without spaces, and no byte", token),
+                    "--special-token");
+      }
+    }
+    return;
+  }
   std::unordered_set<std::string> byte_spellings;
   for (int b = 0; b < 256; ++b) byte_spellings.insert(token_of_bytes(std::string(1, static_cast<char>(b))));
   for (const std::string& token : special) {
@@ -115,7 +150,11 @@ void check_special(const std::vector<std::string>& special) {
 }
 
 BpeTrainer::BpeTrainer(BpeTrainerOptions options) : state_(std::make_unique<State>()) {
-  check_special(options.special);
+  check_special(options.special, options.style);
+  if (options.limit_alphabet < 0 || (options.limit_alphabet > 0 && options.style == BpeStyle::byte_level)) {
+    throw Error(Code::usage, fmt::format("an alphabet of {}", options.limit_alphabet), "--limit-alphabet",
+                "0 or more, with --style sentencepiece");
+  }
   if (options.min_frequency < 0) {
     throw Error(Code::usage, fmt::format("frequency {}: wanted 0 or more", options.min_frequency), "--min-frequency");
   }
@@ -131,43 +170,100 @@ BpeTrainer::BpeTrainer(BpeTrainerOptions options) : state_(std::make_unique<Stat
 
 BpeTrainer::~BpeTrainer() = default;
 
+void BpeTrainer::State::count(std::string_view piece) {
+  auto found = pieces.find(piece);
+  if (found == pieces.end()) found = pieces.emplace(std::string(piece), 0).first;
+  ++found->second;
+  ++num_pieces;
+}
+
 void BpeTrainer::add(std::string_view document) {
+  if (document.size() >= std::size_t{1} << 30) {
+    throw Error(Code::data, fmt::format("a document of {} bytes: wanted below 1 GiB", document.size()));
+  }
+  if (state_->options.style == BpeStyle::sentencepiece) {
+    CutText& cut = state_->cut;
+    state_->words_of.apply(document, true, cut);
+    for (const TextSpan& word : cut.pieces) state_->count(cut.text.substr(word.begin, word.end - word.begin));
+    return;
+  }
   std::uint32_t lengths[256];
   std::size_t position = 0;
   const char* s = document.data();
   while (const std::size_t n = state_->pattern.next(document, position, lengths)) {
     for (std::size_t i = 0; i < n; s += lengths[i], ++i) {
-      const std::string_view piece(s, lengths[i]);
-      auto found = state_->pieces.find(piece);
-      if (found == state_->pieces.end()) found = state_->pieces.emplace(std::string(piece), 0).first;
-      ++found->second;
+      state_->count({s, lengths[i]});
     }
-    state_->num_pieces += static_cast<std::int64_t>(n);
   }
 }
 
 std::int64_t BpeTrainer::num_pieces() const { return state_->num_pieces; }
 std::int64_t BpeTrainer::num_distinct_pieces() const { return static_cast<std::int64_t>(state_->pieces.size()); }
 
-// Special tokens, then the bytes in the order of the characters files write them with.
+// Special tokens, then the bytes, then the characters where they are symbols.
 void BpeTrainer::State::start_vocabulary() {
+  bpe.style = options.style;
   bpe.special = options.special;
   bpe.tokens = options.special;
+  if (options.style == BpeStyle::byte_level) {
+    add_bytes();
+  } else {
+    for (int b = 0; b < 256; ++b) bpe.tokens.push_back(byte_piece(b));
+    add_characters();
+  }
+  for (std::size_t id = 0; id < bpe.tokens.size(); ++id) ids.emplace(bpe.tokens[id], static_cast<std::int32_t>(id));
+}
+
+// In the order of code points.
+void BpeTrainer::State::add_characters() {
+  std::map<std::string, std::int64_t> seen;  // UTF-8 sorts as its code points do
+  for (const auto& [piece, count] : pieces) {
+    each_character(piece, [&seen, n = count](std::string_view c) { seen[std::string(c)] += n; });
+  }
+  const auto limit = static_cast<std::size_t>(options.limit_alphabet);
+  if (limit > 0 && seen.size() > limit) {
+    std::vector<std::pair<std::int64_t, std::string>> by_count;
+    for (const auto& [c, count] : seen) by_count.emplace_back(-count, c);
+    std::sort(by_count.begin(), by_count.end());
+    for (std::size_t i = limit; i < by_count.size(); ++i) seen.erase(by_count[i].second);
+  }
+  if (bpe.tokens.size() + seen.size() > static_cast<std::size_t>(options.vocab_size)) {
+    throw Error(Code::data,
+                fmt::format("{} characters, 256 bytes and {} special tokens: more than a vocabulary of {}", seen.size(),
+                            bpe.special.size(), options.vocab_size),
+                "--vocab-size", "a larger one, or --limit-alphabet");
+  }
+  for (const auto& [c, count] : seen) bpe.tokens.push_back(c);
+}
+
+// What a piece starts as; characters that were left out of the alphabet are left out of it.
+std::vector<std::int32_t> BpeTrainer::State::symbols_of(const std::string& piece) const {
+  std::vector<std::int32_t> symbols;
+  if (options.style == BpeStyle::byte_level) {
+    for (const char c : piece) symbols.push_back(ids.at(std::string(1, c)));
+    return symbols;
+  }
+  each_character(piece, [&](std::string_view c) {
+    const auto found = ids.find(std::string(c));
+    if (found != ids.end()) symbols.push_back(found->second);
+  });
+  return symbols;
+}
+
+// In the order of the characters files write them with.
+void BpeTrainer::State::add_bytes() {
   std::vector<std::pair<std::uint32_t, std::string>> bytes;
   for (int b = 0; b < 256; ++b) {
     bytes.emplace_back(byte_to_char(static_cast<std::uint8_t>(b)), std::string(1, static_cast<char>(b)));
   }
   std::sort(bytes.begin(), bytes.end());
   for (auto& [character, byte] : bytes) bpe.tokens.push_back(byte);
-  for (std::size_t id = 0; id < bpe.tokens.size(); ++id) ids.emplace(bpe.tokens[id], static_cast<std::int32_t>(id));
 }
 
 void BpeTrainer::State::count_pairs() {
   words.reserve(pieces.size());
   for (const auto& [piece, count] : pieces) {
-    Word word{{}, count};
-    for (const char c : piece) word.symbols.push_back(ids.at(std::string(1, c)));
-    words.push_back(std::move(word));
+    words.push_back({symbols_of(piece), count});
   }
   std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash> where;
   for (std::uint32_t w = 0; w < words.size(); ++w) {

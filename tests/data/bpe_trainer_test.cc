@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer_json.h"
+#include "peer_vectors.h"
 #include "test_data.h"
 
 namespace mt::data {
@@ -62,6 +63,66 @@ TEST(BpeTrainer, its_file_reads_back_and_encodes_losslessly) {
   EXPECT_EQ(tokenizer->decode(ids), text);
   spec.parse_special = true;
   EXPECT_EQ(make_tokenizer(spec)->encode("<|endoftext|>"), std::vector<Id>{0});
+}
+
+// Vocabulary and merges of the reference, token by token, over characters and over bytes.
+TEST(BpeTrainer, learns_what_the_reference_learns) {
+  const std::vector<Json> all = peer_vectors("bpe_trainer");
+  ASSERT_GE(all.size(), 5u);
+  for (const Json& j : all) {
+    const bool pieces = j.at("style") == "sentencepiece";
+    BpeTrainerOptions options;
+    options.vocab_size = j.at("vocab_size");
+    options.min_frequency = j.at("min_frequency");
+    options.limit_alphabet = j.at("limit_alphabet");
+    options.style = pieces ? BpeStyle::sentencepiece : BpeStyle::byte_level;
+    if (pieces) options.special = {"<unk>", "<s>", "</s>"};
+    BpeTrainer trainer(options);
+    for (const Json& document : j.at("documents")) trainer.add(document.get<std::string>());
+    const ScratchDirectory dir;
+    write_tokenizer_json(dir / "tokenizer.json", trainer.train());
+    const Json made = read_json(dir / "tokenizer.json").at("model");
+    std::vector<std::string> tokens;
+    for (const auto& [token, id] : made.at("vocab").items()) {
+      ASSERT_EQ(id.get<std::size_t>(), tokens.size());
+      tokens.push_back(token);
+    }
+    EXPECT_EQ(tokens, j.at("tokens").get<std::vector<std::string>>()) << j.at("vocab_size");
+    EXPECT_EQ(made.at("merges"), j.at("merges")) << j.at("vocab_size");
+  }
+}
+
+TEST(BpeTrainer, a_vocabulary_of_pieces_reads_back_and_spells_what_it_never_saw_with_bytes) {
+  const ScratchDirectory dir;
+  BpeTrainerOptions options;
+  options.vocab_size = 300;
+  options.style = BpeStyle::sentencepiece;
+  options.special = {"<unk>", "<s>", "</s>"};
+  BpeTrainer trainer(options);
+  trainer.add("the end of the end");
+  write_tokenizer_json(dir / "tokenizer.json", trainer.train());
+  TokenizerSpec spec;
+  spec.model = dir.path();
+  const auto tokenizer = make_tokenizer(spec);
+  EXPECT_EQ(tokenizer->eod(), 2);
+  for (const char* text : {"the end", "é 中 the", "a  b"}) EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  EXPECT_EQ(tokenizer->encode("é").size(), 3u);
+}
+
+TEST(BpeTrainer, refuses_options_of_pieces_that_cannot_be) {
+  BpeTrainerOptions options;
+  options.vocab_size = 300;
+  options.limit_alphabet = 5;
+  EXPECT_THROW(BpeTrainer{options}, Error);  // over bytes there is no alphabet to limit
+  options.style = BpeStyle::sentencepiece;
+  for (const char* special : {"", "x", "a b", "<0x41>", "\xff<"}) {
+    options.special = {special};
+    EXPECT_THROW(BpeTrainer{options}, Error) << special;
+  }
+  options = {262, 0, {"<unk>"}, BpeStyle::sentencepiece, 0};
+  BpeTrainer crowded(options);
+  crowded.add("more letters than there is room");
+  EXPECT_THROW(crowded.train(), Error);
 }
 
 }  // namespace

@@ -208,6 +208,32 @@ def line(**fields):
     print(json.dumps(fields, ensure_ascii=False))
 
 
+def record_trainer():
+    """Vocabularies of BpeTrainer over characters with byte tokens, and over bytes; ties of the alphabet are avoided."""
+    documents = [t for t in random_texts(300, 5) + TEXTS if t]
+    special = ["<unk>", "<s>", "</s>"]
+    pieces = [f"<0x{byte:02X}>" for byte in range(256)]
+    for vocab_size, limit, min_frequency in ((420, 0, 0), (360, 11, 0), (2000, 32, 2), (500, 0, 3)):
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+        tokenizer.pre_tokenizer = P.Metaspace()
+        trainer = trainers.BpeTrainer(vocab_size=vocab_size, min_frequency=min_frequency, show_progress=False,
+                                      special_tokens=special + pieces, **({"limit_alphabet": limit} if limit else {}))
+        words = "".join(w for d in documents for w, _ in P.Metaspace().pre_tokenize_str(d))
+        counts = sorted((words.count(c) for c in set(words)), reverse=True)
+        assert not limit or counts[limit - 1] > counts[limit], counts
+        tokenizer.train_from_iterator(documents, trainer)
+        model = json.loads(tokenizer.to_str())["model"]
+        line(kind="bpe_trainer", style="sentencepiece", documents=documents, vocab_size=vocab_size, limit_alphabet=limit,
+             min_frequency=min_frequency, tokens=sorted(model["vocab"], key=model["vocab"].get), merges=model["merges"])
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = P.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(documents, trainers.BpeTrainer(
+        vocab_size=500, show_progress=False, special_tokens=["<|endoftext|>"], initial_alphabet=P.ByteLevel.alphabet()))
+    model = json.loads(tokenizer.to_str())["model"]
+    line(kind="bpe_trainer", style="byte-level", documents=documents, vocab_size=500, limit_alphabet=0, min_frequency=0,
+         tokens=sorted(model["vocab"], key=model["vocab"].get), merges=model["merges"])
+
+
 def main():
     line(kind="peer", package="tokenizers", version=metadata.version("tokenizers"))
     for normalizer in NORMALIZERS:
@@ -233,6 +259,7 @@ def main():
         line(kind="tokenizer", name=name, part=json.loads(tokenizer.to_str()), cases=cases)
     record_sentencepiece()
     record_tiktoken()
+    record_trainer()
 
 
 if __name__ == "__main__":
