@@ -16,12 +16,11 @@ using data::EncodeScratch;
 using data::Id;
 using data::Tokenizer;
 
-void encode_twice(const Tokenizer& tokenizer, std::string_view text, EncodeScratch& warm) {
+void encode_twice(const Tokenizer& tokenizer, std::string_view text, EncodeScratch& scratch) {
   std::vector<Id> ids, again;
-  tokenizer.encode(text, warm, ids);
-  EncodeScratch cold;
-  tokenizer.encode(text, cold, again);
-  MT_CHECK(ids == again, "{} ids warm, {} cold", ids.size(), again.size());
+  tokenizer.encode(text, scratch, ids);
+  tokenizer.encode(text, scratch, again);
+  MT_CHECK(ids == again, "{} ids at first, {} from the cache", ids.size(), again.size());
   for (const Id id : ids) MT_CHECK(id >= 0 && id < tokenizer.vocab_size(), "id {} of {}", id, tokenizer.vocab_size());
   tokenizer.decode(ids);
 }
@@ -45,13 +44,13 @@ void try_tokenizer(const data::TokenizerSpec& spec, std::string_view text) {
   try {
     const auto tokenizer = data::make_tokenizer(spec);
     tokenizer->fingerprint();
-    EncodeScratch warm;
+    EncodeScratch scratch;
     const std::string own = own_text(*tokenizer);
     const std::string_view own_valid =
         valid_text({reinterpret_cast<const std::uint8_t*>(own.data()), std::min<std::size_t>(own.size(), 2000)});
     for (const std::string_view t : {text, own_valid, std::string_view("Hello wor\xCC\x81ld 12  <s>\xE4\xB8\xAD\n\xE2\x96\x81 a")}) {
       try {
-        encode_twice(*tokenizer, t, warm);
+        encode_twice(*tokenizer, t, scratch);
       } catch (const Error& error) {
         answer(error);
       }
@@ -75,10 +74,8 @@ void tokenizer_json(Bytes input) {
   data::TokenizerSpec spec;
   spec.model = put(dir, "tokenizer.json", input.first(size));
   const std::string_view text = nul == input.end() ? std::string_view() : valid_text(input.subspan(size + 1));
-  for (const bool parse_special : {false, true}) {
-    spec.parse_special = parse_special;
-    try_tokenizer(spec, text);
-  }
+  spec.parse_special = text.size() % 2 == 1;
+  try_tokenizer(spec, text);
 }
 
 void sentencepiece_model(Bytes input) {
