@@ -1,8 +1,10 @@
 #include "data/pre_tokenizer_steps.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
+#include "data/ascii_block.h"
 #include "data/byte_level_bpe.h"
 #include "data/older_unicode.h"
 #include "data/unicode.h"
@@ -89,6 +91,47 @@ void words(std::string_view text, TextSpan piece, std::vector<TextSpan>& out, Ap
     i = next;
   }
   end_run(piece.end);
+}
+
+// Runs of what is no white space, by blocks where they are ASCII.
+void space_separated(std::string_view text, TextSpan piece, std::vector<TextSpan>& out) {
+  constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  const std::uint8_t* classes = unicode_classes();
+  std::uint32_t open = kNone;  // where a run began that may go on
+  const auto close = [&](std::uint32_t end) {
+    if (open != kNone) out.push_back({open, end});
+    open = kNone;
+  };
+  for (std::uint32_t i = piece.begin; i < piece.end;) {
+    if (static_cast<unsigned char>(text[i]) < 0x80 && piece.end - i >= kBlockBytes) {
+      const AsciiBlock block = classify_block(text.data() + i);
+      if (block.high == 0) {
+        const std::uint64_t run = ~block.space;
+        std::uint64_t begins = run & ~(run << 1);
+        if (open != kNone) {
+          begins &= ~std::uint64_t{1};
+          const auto length = static_cast<std::uint32_t>(std::countr_one(run));
+          if (length < kBlockBytes) close(i + length);
+        }
+        for (; begins != 0; begins &= begins - 1) {
+          const auto first = static_cast<std::uint32_t>(std::countr_zero(begins));
+          open = i + first;
+          const auto length = static_cast<std::uint32_t>(std::countr_one(run >> first));
+          if (first + length < kBlockBytes) close(i + first + length);
+        }
+        i += kBlockBytes;
+        continue;
+      }
+    }
+    const Decoded d = decode_utf8(text.data() + i);
+    if ((classes[d.code_point] & kSpace) != 0) {
+      close(i);
+    } else if (open == kNone) {
+      open = i;
+    }
+    i += d.size;
+  }
+  close(piece.end);
 }
 
 // Runs of word characters, and runs of what is neither word nor space.
@@ -244,7 +287,7 @@ void cut_piece(const PreTokenizer::Step& step, std::string_view text, TextSpan p
     case Kind::digits: return cut_at(text, piece, step.behavior, out, is_number);
     case Kind::punctuation: return cut_at(text, piece, step.behavior, out, is_punctuation);
     case Kind::whitespace: return word_runs(text, piece, out);
-    case Kind::whitespace_split: return words(text, piece, out, [](std::uint32_t) { return false; });
+    case Kind::whitespace_split: return space_separated(text, piece, out);
     case Kind::bert: return words(text, piece, out, is_punctuation);
     case Kind::unicode_scripts: return script_runs(text, piece, out);
     case Kind::fixed_length: return cut_length(step, text, piece, out);

@@ -170,6 +170,13 @@ SentencePieceNormalizer::Mapped SentencePieceNormalizer::next(std::string_view t
 }
 
 void SentencePieceNormalizer::append(std::string_view text, std::string& out) const {
+  if (map_.empty() && !has_user_defined_ && !remove_extra_ && !escape_) {  // nothing but the space in front or behind
+    if (text.empty()) return;
+    if (dummy_prefix_ && !suffix_) out += ' ';
+    out += text;
+    if (dummy_prefix_ && suffix_) out += ' ';
+    return;
+  }
   while (remove_extra_ && !text.empty()) {
     const Mapped first = next(text);
     if (first.text != " ") break;

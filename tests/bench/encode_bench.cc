@@ -2,6 +2,7 @@
 // bytes.
 //
 //   bench_encode FILE.jsonl TOKENIZER [REPEATS]
+// TOKENIZER is a tokenizer.json, a .model of SentencePiece, or a .tiktoken that is cut as o200k.
 // One thread. A row a measurement: name, bytes, processor seconds (median of the repeats), MB/s, share of memcpy.
 // `encode cold` starts every repeat with an empty word cache, as a worker starts; `encode warm` keeps it.
 
@@ -119,6 +120,11 @@ int bench(const std::string& file, const std::string& tokenizer, int repeats) {
   for (const TextChunk& chunk : work.chunks) work.bytes += chunk.size;
   TokenizerSpec spec;
   spec.model = tokenizer;
+  if (tokenizer.ends_with(".model")) spec.type = "SentencePieceTokenizer";
+  if (tokenizer.ends_with(".tiktoken")) {
+    spec.type = "TikTokenizer";
+    spec.tiktoken_pattern = "o200k";
+  }
   work.tokenizer = make_tokenizer(spec);
   std::vector<char> copy(work.bytes);
   std::int64_t keep = 0;
