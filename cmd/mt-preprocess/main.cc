@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
                    {"train-tokenizer", "learn a byte-level BPE vocabulary from text", build_train_tokenizer},
                    {"info", "print what token files hold", build_info},
                    {"cat", "decode documents of a token file", build_cat},
-                   {"merge", "join token files into one", build_merge}};
+                   {"merge", "join token files into one", build_merge},
+                   {"index", "make the orders of samples a training will read", build_index}};
   tool.default_command = "encode";
   return mt::cli::run(tool, argc, argv);
 }

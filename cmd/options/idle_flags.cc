@@ -55,10 +55,11 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
                         "use-checkpoint-opt-param-scheduler"}, "without --load"},
       {o.eval_interval == 0, {"eval-iters", "full-validation", "valid-data-path", "test-data-path"},
        "without --eval-interval"},
-      {!o.data.train_path.empty(), {"split"}, "with --train-data-path"},
+      {!o.data.train_path.empty() || !o.data.per_split_data_args_path.empty(), {"split"},
+       "where each set has token files of its own"},
       {o.check_for_nan, {"non-finite-limit"}, "beside --check-for-nan-in-loss-and-grad"},
       {o.lr.warmup_fraction > 0, {"lr-warmup-samples"}, "beside --lr-warmup-fraction"},
-      {o.data.mock_data, {"split"}, "with --mock-data"},
+      {o.data.mock_data, {"split", "mid-level-dataset-surplus", "data-cache-path"}, "with --mock-data"},
       {o.data.mock_data, {"eod-mask-loss", "reset-position-ids", "reset-attention-mask"},
        "with --mock-data, whose samples have no end token"}};
   // Where the model comes from the checkpoint, every flag of its shape is idle; dropout and the vocabulary too.

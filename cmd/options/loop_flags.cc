@@ -22,10 +22,6 @@ void add_loop(OptionTable& t, TrainingOptions& o) {
   t.add("check-for-nan-in-loss-and-grad", o.check_for_nan, "",
         "leave (status 40) at the first loss or gradient that is not finite");
   t.add("check-for-spiky-loss", o.check_for_spiky_loss, "", "tell of losses ten times those of the beginning");
-  t.group("Data");
-  t.add("train-data-path", o.data.train_path, "PREFIX", "token files of the training set, instead of data-path");
-  t.add("valid-data-path", o.data.valid_path, "PREFIX", "of the validation set");
-  t.add("test-data-path", o.data.test_path, "PREFIX", "of the test set");
   t.group("Validation");
   t.add("full-validation", o.full_validation, "", "score each validation set whole, not eval-iters batches");
   t.add("multiple-validation-sets", o.multiple_validation_sets, "",

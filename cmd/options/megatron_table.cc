@@ -276,18 +276,17 @@ constexpr FlagGroup kGroups[] = {
 
   // Data
   {kSupported,
-   "data-path train-data-path valid-data-path test-data-path split mock-data seq-length reset-position-ids "
+   "data-path train-data-path valid-data-path test-data-path split data-args-path per-split-data-args-path "
+   "mid-level-dataset-surplus data-cache-path mock-data seq-length reset-position-ids "
    "reset-attention-mask eod-mask-loss"},
-  {kRefused, "data-args-path=N per-split-data-args-path=N", "token files are named on the command line",
-   "--data-path, --train-data-path, or --args-file for all arguments"},
   {kAccepted,
-   "data-cache-path=N num-dataset-builder-threads=N dataloader-fast-cache-load dataloader-defer-npy-index-mmap "
+   "num-dataset-builder-threads=N dataloader-fast-cache-load dataloader-defer-npy-index-mmap "
    "per-dataset-sequences-path=N no-mmap-bin-files",
-   "the order of samples is computed at start, in memory"},
+   "orders of samples are made once, at the speed of memory, and mapped; token files are mapped"},
   {kRefused, "object-storage-cache-path=N", "token files are on a file system", "a local copy"},
   {kAccepted, "num-workers=N", "a rank reads its samples itself"},
   {kAccepted, "dataloader-type=:single", "samples come in the order that the seed fixes", "--dataloader-type single"},
-  {kAccepted, "no-create-attention-mask-in-dataloader allow-ambiguous-pad-tokens mid-level-dataset-surplus=N",
+  {kAccepted, "no-create-attention-mask-in-dataloader allow-ambiguous-pad-tokens",
    "masks and padding are computed where they are used"},
   {kRefused, "dataloader-inter-document-masking", "documents are parted by another flag", "--reset-attention-mask"},
   {kAccepted, "mask-prob=N short-seq-prob=N", "only BERT and T5 read it"},

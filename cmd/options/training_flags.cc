@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "options/act_costs.h"
+#include "options/data_flags.h"
 
 namespace mt::options {
 
@@ -138,9 +139,7 @@ void add_optimizer(OptionTable& t, TrainingOptions& o) {
 }
 
 void add_data(OptionTable& t, DataOptions& d) {
-  t.group("Data");
-  t.add("data-path", d.data_path, "PREFIX", "token files, or weights and token files in turn").multiple = true;
-  t.add("split", d.split, "A,B,C", "shares of training, validation and test");
+  add_sets(t, d);
   t.add("mock-data", d.mock_data, "", "made-up samples; no token file");
   t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says")
       .between(1, kMostInt);

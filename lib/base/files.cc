@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <utility>
 
 #include <fcntl.h>
@@ -19,9 +20,13 @@ namespace mt {
 
 namespace {
 
+constexpr std::size_t kCopied = std::size_t{64} << 10;  // smaller files are copied, not mapped
+
 [[noreturn]] void io_error(const char* act, const fs::path& path, int error_number) {
   const char* hint = error_number == ENOSPC  ? "free space or choose another directory"
                      : error_number == EFBIG ? "raise the limit on the size of a file, ulimit -f"
+                     : error_number == EMFILE ? "raise the limit on open files, ulimit -n"
+                     : error_number == ENOMEM ? "fewer files, or a higher vm.max_map_count"
                                              : "";
   throw Error(Code::io, fmt::format("cannot {}: {}", act, errno_text(error_number)), path.string(), hint);
 }
@@ -182,6 +187,18 @@ MappedFile::MappedFile(const fs::path& path) {
   if (S_ISDIR(st.st_mode)) io_error("map", path, EISDIR);
   size_ = static_cast<std::size_t>(st.st_size);
   if (size_ == 0) return;
+  if (size_ < kCopied) {
+    std::unique_ptr<std::byte[]> copy(new std::byte[size_]);
+    for (std::size_t at = 0; at < size_;) {
+      const ssize_t n = ::pread(file.fd, copy.get() + at, size_ - at, static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) io_error("read", path, errno);
+      if (n == 0) size_ = at;  // cut meanwhile
+      at += static_cast<std::size_t>(n);
+    }
+    data_ = copy.release();
+    return;
+  }
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
   if (map == MAP_FAILED) io_error("map", path, errno);
   data_ = static_cast<const std::byte*>(map);
@@ -197,7 +214,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  if (size_ < kCopied) delete[] data_;
+  else ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace mt

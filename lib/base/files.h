@@ -61,7 +61,8 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
-// A read-only memory map. Empty files map to an empty span.   fails  Error{io}
+// A read-only memory map that keeps no descriptor. Empty files map to an empty span; those below 64 KiB are copied, since a
+// process may hold some 65,000 maps and no more.   fails  Error{io}
 class MappedFile {
  public:
   MappedFile() = default;

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
 
 namespace mt::data {
 
@@ -90,43 +91,19 @@ std::array<SequenceRange, 3> split_ranges(const std::array<double, 3>& shares, s
   return ranges;
 }
 
-BlendOrder blend_order(std::span<const double> weights, std::int64_t size) {
-  MT_CHECK(!weights.empty() && weights.size() < 32767, "{} members", weights.size());
-  BlendOrder order;
-  order.member.reserve(static_cast<std::size_t>(size));
-  order.ordinal.reserve(static_cast<std::size_t>(size));
-  std::vector<std::int64_t> drawn(weights.size());
-  for (std::int64_t k = 0; k < size; ++k) {
-    const double x = static_cast<double>(std::max<std::int64_t>(k, 1));
-    std::size_t most = 0;
-    double largest = weights[0] * x - static_cast<double>(drawn[0]);
-    for (std::size_t i = 1; i < weights.size(); ++i) {
-      const double behind = weights[i] * x - static_cast<double>(drawn[i]);
-      if (behind > largest) {
-        largest = behind;
-        most = i;
-      }
-    }
-    order.member.push_back(static_cast<std::int16_t>(most));
-    order.ordinal.push_back(drawn[most]++);
-  }
-  return order;
-}
-
-BlendedDataset::BlendedDataset(std::vector<GptDataset> members, BlendOrder order)
-    : members_(std::move(members)), order_(std::move(order)) {
-  MT_CHECK(!members_.empty() && (members_.size() == 1 || !order_.member.empty()), "{} members", members_.size());
-}
-
-std::int64_t BlendedDataset::size() const {
-  return order_.member.empty() ? members_.front().size() : static_cast<std::int64_t>(order_.member.size());
+BlendedDataset::BlendedDataset(std::vector<GptDataset> members, IndexArrays order, std::vector<MemberPlan> plan)
+    : members_(std::move(members)), order_(std::move(order)), blended_(order_.size() > 0), plan_(std::move(plan)) {
+  MT_CHECK(!members_.empty() && (members_.size() == 1 || blended_), "{} members", members_.size());
+  if (!blended_) return;
+  member_ = order_.array<std::int16_t>(0);
+  ordinal_ = order_.array<std::int64_t>(1);
 }
 
 std::pair<std::size_t, std::int64_t> BlendedDataset::place(std::int64_t k) const {
   MT_CHECK(k >= 0 && k < size(), "sample {} of {}", k, size());
-  if (order_.member.empty()) return {0, k};
+  if (!blended_) return {0, k};
   const auto i = static_cast<std::size_t>(k);
-  return {static_cast<std::size_t>(order_.member[i]), order_.ordinal[i]};
+  return {static_cast<std::size_t>(member_[i]), ordinal_[i]};
 }
 
 std::int64_t BlendedDataset::fetch(std::int64_t k, std::span<std::int32_t> out) const {
@@ -140,85 +117,150 @@ std::int64_t BlendedDataset::fetch(std::int64_t k, std::span<std::int32_t> out,
   return members_[member].fetch(ordinal, out, document_starts);
 }
 
-namespace {
-
-constexpr const char* kSplitNames[] = {"training", "validation", "test"};
-
-// A split that would get nothing: say what would give it one sequence.
-[[noreturn]] void empty_split(const SplitsRequest& request, std::size_t split, std::int64_t sequences,
-                              const std::string& prefix) {
-  const std::string works = sequences >= 3 ? fmt::format("--split {},1,1 gives each set one or more", sequences - 2)
-                                           : std::string("more documents");
-  throw Error(
-      Code::config,
-      fmt::format("the {} set gets 0 of {} documents under --split {}", kSplitNames[split], sequences, request.split),
-      prefix, works + "; or turn the evaluation off (--eval-iters 0)");
+TokenFiles::File& TokenFiles::file(const std::string& prefix) {
+  File& f = files_[prefix];
+  if (!f.tokens) f.tokens = std::make_unique<IndexedDataset>(prefix);
+  return f;
 }
 
-std::optional<BlendedDataset> build_split(const SplitsRequest& request, std::size_t split,
-                                          const std::vector<std::unique_ptr<IndexedDataset>>& files) {
-  const std::int64_t wanted = request.num_samples[split];
-  if (wanted <= 0) return std::nullopt;
-  const std::array<double, 3> shares = parse_split(request.split);
-  const std::size_t n = files.size();
-  std::vector<double> weights = request.path.weights;
-  const bool weighted = !weights.empty();
-  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  for (double& w : weights) w /= sum;
+const IndexedDataset& TokenFiles::open(const std::string& prefix) { return *file(prefix).tokens; }
+
+const std::string& TokenFiles::content(const std::string& prefix) {
+  File& f = file(prefix);
+  if (f.content.empty()) f.content = f.tokens->content_text();
+  return f.content;
+}
+
+namespace {
+
+// A split that would get nothing: say what would give it one sequence.
+[[noreturn]] void empty_split(const SetRequest& request, std::int64_t sequences, const std::string& prefix) {
+  const std::string works = sequences >= 3 ? fmt::format("--split {},1,1 gives each set one or more", sequences - 2)
+                                           : std::string("more documents");
+  throw Error(Code::config,
+              fmt::format("the {} set gets 0 of {} documents{}", request.name, sequences,
+                          request.own_path ? "" : " under --split " + request.split),
+              prefix, request.own_path ? "a file with documents" : works + "; or turn the evaluation off (--eval-iters 0)");
+}
+
+// A blend while it is put together.
+struct Blend {
   std::vector<GptDataset> members;
-  std::int64_t blend_size = 0, available = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const SequenceRange range = split_ranges(shares, files[i]->num_sequences())[split];
-    if (range.begin >= range.end) empty_split(request, split, files[i]->num_sequences(), files[i]->prefix());
-    GptDatasetOptions options;
-    options.seq_length = request.seq_length;
-    options.seed = request.seed;
-    options.num_samples = wanted;
-    if (n > 1 && weighted) {  // half a percent more than the share, as Megatron draws
-      const double target = std::ceil(static_cast<double>(wanted) * weights[i]);
-      options.num_samples = static_cast<std::int64_t>(std::ceil(target * 1.005));
-      blend_size += static_cast<std::int64_t>(target);
-      if (options.num_samples == 0) options.num_samples = 1;
-    } else if (n > 1) {
-      options.num_samples = 0;  // one epoch each
-    }
-    members.emplace_back(*files[i], range, options);
-    available += members.back().size();
+  std::vector<MemberPlan> plan;
+  std::vector<double> weights;
+  std::int64_t size = 0, available = 0;
+};
+
+void add_member(const SetRequest& request, std::size_t i, TokenFiles& files, IndexCache& cache, Blend& blend) {
+  const std::string& prefix = request.path.prefixes[i];
+  const IndexedDataset& tokens = files.open(prefix);
+  const SequenceRange range = split_ranges(parse_split(request.split), tokens.num_sequences())[request.part];
+  if (range.begin >= range.end) empty_split(request, tokens.num_sequences(), tokens.prefix());
+  GptDatasetOptions options;
+  options.seq_length = request.seq_length;
+  options.seed = request.seed;
+  if (!blend.weights.empty()) {
+    const MemberSamples n = member_samples(*request.num_samples, blend.weights[i], request.surplus);
+    blend.size += n.drawn;
+    options.num_samples = std::max<std::int64_t>(n.made, 1);
+  } else if (request.path.prefixes.size() == 1) {
+    options.num_samples = request.num_samples.value_or(0);
   }
-  if (n == 1) return BlendedDataset(std::move(members), {});
-  if (!weighted) {
-    for (const GptDataset& m : members)
-      weights.push_back(static_cast<double>(m.size()) / static_cast<double>(available));
-    blend_size = std::min(wanted, available);
+  blend.members.emplace_back(tokens, range, options, cache, cache.off() ? std::string() : files.content(prefix));
+  const GptDataset& made = blend.members.back();
+  blend.available += made.size();
+  MemberPlan plan;
+  plan.prefix = tokens.prefix();
+  plan.made = made.size();
+  plan.sequences = range.end - range.begin;
+  plan.tokens = made.counts().tokens_per_epoch;
+  blend.plan.push_back(std::move(plan));
+}
+
+IndexArrays order_of(const SetRequest& request, const Blend& blend, IndexCache& cache) {
+  const auto size = static_cast<std::size_t>(blend.size);
+  IndexKey key;
+  key.name = "blend";
+  key.beside = fs::path(blend.plan.front().prefix).parent_path();
+  key.array_bytes = {2 * size, 8 * size};
+  std::vector<std::int64_t> sizes;
+  for (const GptDataset& m : blend.members) sizes.push_back(m.size());
+  const bool exhaustive = !request.num_samples;
+  key.text = json_line({{"order", exhaustive ? "exhaustive blend" : "blend"},
+                        {"members", sizes.size()},
+                        {"samples", blend.size},
+                        {"of", hash_text(exhaustive ? xxh3(sizes.data(), 8 * sizes.size())
+                                                    : xxh3(blend.weights.data(), 8 * blend.weights.size()))}});
+  return cache.get(key, [&] {
+    std::vector<IndexMemory> memory;
+    memory.emplace_back(2 * size);
+    memory.emplace_back(8 * size);
+    const BlendOrder order{memory[0].as<std::int16_t>(), memory[1].as<std::int64_t>()};
+    if (exhaustive) fill_exhaustive_order(sizes, order);
+    else fill_blend_order(blend.weights, order);
+    return IndexArrays(std::move(memory));
+  });
+}
+
+// What the order draws of each member, which must be there.
+void count_draws(const SetRequest& request, std::span<const std::int16_t> order, Blend& blend) {
+  for (const std::int16_t m : order) ++blend.plan[static_cast<std::size_t>(m)].samples;
+  for (const MemberPlan& m : blend.plan)
+    if (m.samples > m.made)
+      throw Error(Code::config,
+                  fmt::format("the {} blend draws {} samples where {} were made", request.name, m.samples, m.made),
+                  m.prefix, fmt::format("a larger --mid-level-dataset-surplus than {}", request.surplus));
+}
+
+void fill_shares(const SetRequest& request, Blend& blend) {
+  std::int64_t all = 0;
+  for (const MemberPlan& m : blend.plan) all += m.samples;
+  for (std::size_t i = 0; i < blend.plan.size(); ++i) {
+    MemberPlan& m = blend.plan[i];
+    m.weight = blend.weights.empty() ? static_cast<double>(m.samples) / static_cast<double>(std::max<std::int64_t>(all, 1))
+                                     : blend.weights[i];
+    m.epochs = static_cast<double>(m.samples) * static_cast<double>(request.seq_length) /
+               static_cast<double>(std::max<std::int64_t>(m.tokens, 1));
   }
-  BlendOrder order = blend_order(weights, blend_size);
-  std::vector<std::int64_t> drawn(n);
-  for (const std::int16_t m : order.member) ++drawn[static_cast<std::size_t>(m)];
-  for (std::size_t i = 0; i < n; ++i) {
-    if (drawn[i] > members[i].size()) {
-      throw Error(Code::data, fmt::format("the blend draws {} samples of {}", drawn[i], members[i].size()),
-                  files[i]->prefix(), "fewer samples, or other weights");
-    }
-  }
-  if (blend_size < wanted) {
-    throw Error(Code::config,
-                fmt::format("{} {} samples are wanted, one epoch of the files gives {}", wanted, kSplitNames[split],
-                            blend_size),
-                "--data-path", "give weights (WEIGHT PREFIX ...) to read files more than once");
-  }
-  return BlendedDataset(std::move(members), std::move(order));
 }
 
 }  // namespace
 
-Splits build_splits(const SplitsRequest& request) {
-  Splits splits;
-  for (const std::string& prefix : request.path.prefixes)
-    splits.files.push_back(std::make_unique<IndexedDataset>(prefix));
-  splits.train = build_split(request, 0, splits.files);
-  splits.valid = build_split(request, 1, splits.files);
-  splits.test = build_split(request, 2, splits.files);
-  return splits;
+BlendedDataset build_set(const SetRequest& request, TokenFiles& files, IndexCache& cache) {
+  const std::size_t n = request.path.prefixes.size();
+  if (n > kMostMembers)
+    throw Error(Code::config, fmt::format("a blend of {} token files: at most {}", n, kMostMembers), "",
+                "join some of them with mt-preprocess merge");
+  // A file for this set alone is read as it is; a weight on it, as anywhere, has nothing to be weighed against.
+  const bool weighted = !request.path.weights.empty() && !(request.own_path && n == 1);
+  if (weighted && !request.num_samples)
+    throw Error(Code::config, fmt::format("the {} set is read whole, weights would read some files less", request.name),
+                "--full-validation", "leave the weights out, or --full-validation");
+  Blend blend;
+  if (weighted) blend.weights = normalised(request.path.weights);
+  for (std::size_t i = 0; i < n; ++i) add_member(request, i, files, cache, blend);
+  if (n == 1 && !weighted) {
+    blend.plan[0].samples = request.num_samples.value_or(blend.available);
+    fill_shares(request, blend);
+    return BlendedDataset(std::move(blend.members), {}, std::move(blend.plan));
+  }
+  if (weighted) {
+    blend.weights = normalised(blend.weights);  // Megatron does it twice, and the last bit may move
+  } else {
+    blend.size = request.num_samples ? std::min(*request.num_samples, blend.available) : blend.available;
+    std::vector<double> sizes;
+    for (const GptDataset& m : blend.members) sizes.push_back(static_cast<double>(m.size()));
+    blend.weights = normalised(sizes);
+  }
+  IndexArrays order = order_of(request, blend, cache);
+  count_draws(request, order.array<std::int16_t>(0), blend);
+  if (request.num_samples && blend.size < *request.num_samples)
+    throw Error(Code::config,
+                fmt::format("{} {} samples are wanted, one epoch of the files gives {}", *request.num_samples,
+                            request.name, blend.size),
+                "--data-path", "give weights (WEIGHT PREFIX ...) to read files more than once");
+  fill_shares(request, blend);
+  return BlendedDataset(std::move(blend.members), std::move(order), std::move(blend.plan));
 }
 
 }  // namespace mt::data

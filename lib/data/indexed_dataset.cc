@@ -1,9 +1,14 @@
 #include "data/indexed_dataset.h"
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 
+#include <sys/stat.h>
+
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 
 namespace mt::data {
@@ -161,9 +166,9 @@ void IndexedDataset::read(std::int64_t i, std::int64_t offset, std::span<std::in
   }
 }
 
-std::optional<TokenFileOrigin> IndexedDataset::origin() const {
-  const fs::path path = sidecar_path(prefix_);
-  if (!fs::exists(path)) return std::nullopt;
+namespace {
+
+TokenFileOrigin read_sidecar(const fs::path& path) {
   const Json j = read_json(path);
   const std::string where = path.string();
   TokenFileOrigin origin;
@@ -181,6 +186,39 @@ std::optional<TokenFileOrigin> IndexedDataset::origin() const {
   if (j.contains("before")) origin.before = json_field<std::vector<std::int32_t>>(j, "before", where);
   if (j.contains("after")) origin.after = json_field<std::vector<std::int32_t>>(j, "after", where);
   return origin;
+}
+
+}  // namespace
+
+std::optional<TokenFileOrigin> IndexedDataset::origin() const {
+  const fs::path path = sidecar_path(prefix_);
+  if (!fs::exists(path)) return std::nullopt;
+  return read_sidecar(path);
+}
+
+std::optional<TokenFileOrigin> origin_of(const std::string& name) {
+  const fs::path path = sidecar_path(token_file_prefix(name));
+  if (fs::exists(path)) return read_sidecar(path);
+  return IndexedDataset(name).origin();
+}
+
+std::string IndexedDataset::content_text() const {
+  constexpr std::size_t kBlock = 4096, kBlocks = 4;
+  const std::span<const std::byte> bin = bin_.bytes();
+  Xxh3Stream blocks;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    const std::size_t n = std::min(kBlock, bin.size()), at = (bin.size() - n) / (kBlocks - 1) * i;
+    blocks.update(bin.data() + at, n);
+  }
+  struct stat st {};
+  const fs::path path = bin_path(prefix_);
+  if (::stat(path.c_str(), &st) != 0) throw Error(Code::io, "cannot stat: " + errno_text(errno), path.string());
+  const Json j{{"idx_bytes", idx_.size()},
+               {"idx_xxh3", hash_text(xxh3(idx_.data(), idx_.size()))},
+               {"bin_bytes", bin.size()},
+               {"bin_blocks_xxh3", hash_text(blocks.digest())},
+               {"bin_mtime_ns", std::int64_t{st.st_mtim.tv_sec} * 1000000000 + st.st_mtim.tv_nsec}};
+  return json_line(j);
 }
 
 }  // namespace mt::data

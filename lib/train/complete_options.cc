@@ -73,7 +73,7 @@ std::vector<Problem> set_problems(const TrainingOptions& o) {
   std::vector<Problem> p;
   const auto add = [&](std::string what, std::string near) { p.push_back({std::move(what), std::move(near)}); };
   const auto& d = o.data;
-  const bool per_split = !d.train_path.empty() || !d.valid_path.empty() || !d.test_path.empty();
+  const bool per_split = d.per_split();
   if (per_split && (d.mock_data || !d.data_path.empty()))
     add(fmt::format("train-data-path and its like exclude {}", d.mock_data ? "mock-data" : "data-path"), "one of them");
   if (per_split && d.train_path.empty()) add("valid-data-path or test-data-path without train-data-path", "--train-data-path");
@@ -219,14 +219,13 @@ namespace {
 std::optional<int> largest_step_batch(const TrainingOptions& o) {
   const auto steps = BatchSchedule::read_steps(o.step_batch_sizes, std::max(1, o.batch.seq_length));
   if (!steps.problem.empty()) return std::nullopt;
-  int largest = 1;
-  for (const auto& [from, size] : steps.parts) largest = std::max(largest, size);
-  return largest;
+  return steps.largest();
 }
 
 }  // namespace
 
 TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) {
+  data::read_path_files(o.data);
   auto& p = o.parallel;
   if (p.sequence_parallel && p.tp == 1) {
     o.notices.push_back("--sequence-parallel without tensor parallelism does nothing and is off");

@@ -14,6 +14,7 @@ Json remembered_options(const TrainingOptions& o) {
          {"train-data-path", o.data.train_path},
          {"data-path", o.data.data_path},
          {"split", o.data.split},
+         {"mid-level-dataset-surplus", o.data.surplus},
          {"eod-mask-loss", o.data.eod_mask_loss},
          {"reset-position-ids", o.data.reset_position_ids},
          {"reset-attention-mask", o.data.reset_attention_mask},

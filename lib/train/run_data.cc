@@ -1,7 +1,6 @@
 #include "train/run_data.h"
 
-#include <filesystem>
-#include <set>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -28,7 +27,7 @@ data::MaskOptions mask_options(const DataOptions& o) {
   if (!(m.eod_mask_loss || m.reset_position_ids || m.reset_attention_mask)) return m;
   if (o.tokenizer_given) m.eod = data::make_tokenizer(o.tokenizer)->eod();
   for (const auto& prefix : prefixes_of(o))
-    if (const auto origin = data::IndexedDataset(prefix).origin(); origin && !m.eod) m.eod = origin->eod;
+    if (const auto origin = data::origin_of(prefix); origin && !m.eod) m.eod = origin->eod;
   if (!m.eod)
     throw Error(Code::config, "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need the end id", "",
                 "give --tokenizer-type and its files");
@@ -55,7 +54,7 @@ std::int64_t mock_sample(std::int64_t ordinal, std::int64_t vocab, std::span<std
 std::string fingerprint_of(const DataOptions& o) {
   std::string found, first;
   for (const auto& prefix : prefixes_of(o)) {
-    const auto origin = data::IndexedDataset(prefix).origin();
+    const auto origin = data::origin_of(prefix);
     if (!origin || origin->fingerprint.empty()) continue;
     if (!found.empty() && origin->fingerprint != found)
       throw Error(Code::config, fmt::format("{} and {} were made by different tokenizers, {} and {}: one id means two things",
@@ -72,7 +71,7 @@ void require_same_tokenizer(const DataOptions& o) {
   if (!o.tokenizer_given || prefixes_of(o).empty()) return;
   const std::string mine = hash_text(data::make_tokenizer(o.tokenizer)->fingerprint());
   for (const auto& prefix : prefixes_of(o))
-    if (const auto origin = data::IndexedDataset(prefix).origin();
+    if (const auto origin = data::origin_of(prefix);
         origin && !origin->fingerprint.empty() && origin->fingerprint != mine)
       throw Error(Code::config, fmt::format("{} was encoded with another tokenizer ({})", prefix, origin->tokenizer_type),
                   "--tokenizer-type", "give the tokenizer of the data, or none");
@@ -86,7 +85,7 @@ std::int64_t vocab_size_of(const DataOptions& o) {
   std::int64_t vocab = 0;
   std::string first;
   for (const auto& prefix : prefixes_of(o)) {
-    const auto origin = data::IndexedDataset(prefix).origin();
+    const auto origin = data::origin_of(prefix);
     if (!origin) continue;
     if (vocab != 0 && origin->vocab_size != vocab)
       throw Error(Code::config, fmt::format("the vocabulary is {} in {} and {} in {}", vocab, first,
@@ -103,126 +102,31 @@ std::int64_t vocab_size_of(const DataOptions& o) {
 
 namespace {
 
-// Makes sets and keeps the files they read from.
-class SetMaker {
- public:
-  SetMaker(const TrainingOptions& o, std::int64_t vocab_size, RunData& run)
-      : o_(o), vocab_size_(vocab_size), masks_(mask_options(o.data)), run_(run) {}
+data::RunSetsRequest sets_request(const TrainingOptions& o) {
+  data::RunSetsRequest r;
+  r.paths = o.data;
+  r.samples = data::samples_wanted(
+      {o.train_samples, o.train_iters, o.batch.global_batch, o.eval_iters, o.eval_interval});
+  if (o.full_validation && o.eval_interval > 0) r.samples[1] = std::max<std::int64_t>(1, r.samples[1]);
+  r.full_validation = o.full_validation;
+  r.multiple_validation_sets = o.multiple_validation_sets;
+  r.validation_set_names = o.validation_set_names;
+  r.seq_length = o.batch.seq_length;
+  r.seed = static_cast<std::uint32_t>(o.seed);
+  return r;
+}
 
-  std::unique_ptr<BatchSource> source(BatchSource::Fetch fetch) const {
-    return std::make_unique<BatchSource>(std::move(fetch), o_.batch, masks_);
-  }
-
-  // Training, validation and test set of one request, as far as they are asked for.
-  data::Splits& build(const data::DataPath& path, const std::string& split, const std::array<std::int64_t, 3>& samples) {
-    data::SplitsRequest request;
-    request.path = path;
-    request.split = split;
-    request.num_samples = samples;
-    request.seq_length = o_.batch.seq_length;
-    request.seed = static_cast<std::uint32_t>(o_.seed);
-    run_.files.push_back(std::make_unique<data::Splits>(data::build_splits(request)));
-    return *run_.files.back();
-  }
-
-  // Batches of a set. With `samples` > 0 those beyond it count nothing; without, the set begins anew at its end.
-  std::unique_ptr<BatchSource> batches(const std::optional<data::BlendedDataset>& set, std::int64_t samples) const {
-    if (!set) return nullptr;
-    return source([&d = *set, vocab = vocab_size_, samples](std::int64_t k, std::span<std::int32_t> out) {
-      if (samples > 0 && k >= samples) {
-        std::fill(out.begin(), out.end(), 0);
-        return std::int64_t{0};
-      }
-      const std::int64_t real = d.fetch(k % d.size(), out);
-      check_ids(out.first(static_cast<std::size_t>(real)), vocab, k);
-      return real;
-    });
-  }
-
-  // Whole samples in one epoch of split `index`.
-  std::int64_t epoch(const data::DataPath& path, const std::string& split, std::size_t index) const {
-    std::int64_t samples = 0;
-    for (const auto& prefix : path.prefixes) {
-      const data::IndexedDataset file(prefix);
-      const auto range = data::split_ranges(data::parse_split(split), file.num_sequences())[index];
-      std::int64_t tokens = 0;
-      for (std::int64_t i = range.begin; i < range.end; ++i) tokens += file.length(i);
-      samples += std::max<std::int64_t>(0, (tokens - 1) / o_.batch.seq_length);
+// Batches of a set. Of a full pass samples beyond its end count nothing; another set begins anew there.
+BatchSource::Fetch fetch_of(const data::RunSets::Set& set, std::int64_t vocab_size) {
+  return [&set, vocab_size](std::int64_t k, std::span<std::int32_t> out) {
+    if (set.pass > 0 && k >= set.pass) {
+      std::fill(out.begin(), out.end(), 0);
+      return std::int64_t{0};
     }
-    if (samples == 0)
-      throw Error(Code::config, fmt::format("--full-validation: no whole sample of {} tokens in {}", o_.batch.seq_length,
-                                            path.prefixes.front()),
-                  "", "a smaller --seq-length, or more validation data");
-    return samples;
-  }
-
- private:
-  const TrainingOptions& o_;
-  std::int64_t vocab_size_;
-  data::MaskOptions masks_;
-  RunData& run_;
-};
-
-// How many samples the sets need.
-struct Wanted {
-  std::int64_t train = 0, valid = 0, test = 0;
-};
-
-Wanted samples_wanted(const TrainingOptions& o) {
-  const std::int64_t batch = o.batch.global_batch;
-  if (o.eval_interval == 0) return {o.train_samples.value_or(o.train_iters * batch), 0, 0};
-  return {o.train_samples.value_or(o.train_iters * batch), (o.train_iters / o.eval_interval + 1) * o.eval_iters * batch,
-          o.eval_iters * batch};
-}
-
-// The test set is scored if there is one; a run without is none the worse.
-void add_test_set(SetMaker& make, const data::DataPath& path, const std::string& split, const Wanted& wanted,
-                  RunData& run) {
-  if (wanted.test == 0 || data::parse_split(split)[2] == 0) return;
-  try {
-    auto& files = make.build(path, split, {0, 0, wanted.test});
-    if (files.test) run.test = RunData::Set{"test", make.batches(files.test, 0), 0};
-  } catch (const Error& e) {
-    run.notices.push_back(fmt::format("there will be no test loss: {}", e.message()));
-  }
-}
-
-void open_one_path(const TrainingOptions& o, SetMaker& make, RunData& run) {
-  const auto path = data::parse_data_path(o.data.data_path);
-  const Wanted wanted = samples_wanted(o);
-  const std::int64_t pass = o.full_validation && wanted.valid > 0 ? make.epoch(path, o.data.split, 1) : 0;
-  auto& files = make.build(path, o.data.split, {wanted.train, pass > 0 ? pass : wanted.valid, 0});
-  run.train = make.batches(files.train, 0);
-  if (files.valid) run.valid.push_back({"validation", make.batches(files.valid, pass), pass});
-  add_test_set(make, path, o.data.split, wanted, run);
-}
-
-std::vector<std::string> set_names(const TrainingOptions& o, const std::vector<std::string>& prefixes) {
-  if (!o.validation_set_names.empty()) return o.validation_set_names;
-  std::vector<std::string> names;
-  for (const auto& prefix : prefixes) names.push_back(std::filesystem::path(prefix).filename().string());
-  return std::set<std::string>(names.begin(), names.end()).size() == names.size() ? names : prefixes;
-}
-
-void open_path_a_split(const TrainingOptions& o, SetMaker& make, RunData& run) {
-  const Wanted wanted = samples_wanted(o);
-  run.train = make.batches(make.build(data::parse_data_path(o.data.train_path), "1", {wanted.train, 0, 0}).train, 0);
-  const auto add_valid = [&](const data::DataPath& path, const std::string& name) {
-    const std::int64_t pass = o.full_validation ? make.epoch(path, "1", 0) : 0;
-    const auto& files = make.build(path, "1", {pass > 0 ? pass : wanted.valid, 0, 0});
-    run.valid.push_back({name, make.batches(files.train, pass), pass});
+    const std::int64_t real = set.samples.fetch(k % set.samples.size(), out);
+    check_ids(out.first(static_cast<std::size_t>(real)), vocab_size, k);
+    return real;
   };
-  if (wanted.valid > 0 && !o.data.valid_path.empty()) {
-    const auto path = data::parse_data_path(o.data.valid_path);
-    const auto names = set_names(o, path.prefixes);
-    if (o.multiple_validation_sets)
-      for (std::size_t i = 0; i < path.prefixes.size(); ++i) add_valid({{path.prefixes[i]}, {}}, names[i]);
-    else
-      add_valid(path, "validation");
-  }
-  if (wanted.test > 0 && !o.data.test_path.empty())
-    run.test = RunData::Set{
-        "test", make.batches(make.build(data::parse_data_path(o.data.test_path), "1", {wanted.test, 0, 0}).train, 0), 0};
 }
 
 }  // namespace
@@ -231,18 +135,30 @@ RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   require_same_tokenizer(o.data);
   RunData run;
   run.tokenizer_fingerprint = fingerprint_of(o.data);
-  SetMaker make(o, vocab_size, run);
+  const data::MaskOptions masks = mask_options(o.data);
+  const auto source = [&](BatchSource::Fetch fetch) {
+    return std::make_unique<BatchSource>(std::move(fetch), o.batch, masks);
+  };
   if (o.data.mock_data) {
     const auto mock = [vocab_size](std::int64_t k, std::span<std::int32_t> out) {
       return mock_sample(k, vocab_size, out);
     };
-    run.train = make.source(mock);
+    run.train = source(mock);
     run.valid.push_back(
-        {"validation", make.source([mock](std::int64_t k, std::span<std::int32_t> out) { return mock(-1 - k, out); }), 0});
+        {"validation", source([mock](std::int64_t k, std::span<std::int32_t> out) { return mock(-1 - k, out); }), 0});
     return run;
   }
-  if (o.data.train_path.empty()) open_one_path(o, make, run);
-  else open_path_a_split(o, make, run);
+  data::IndexCache cache(o.data.cache_path);
+  run.sets = data::open_run_sets(sets_request(o), cache);
+  const auto batches = [&](const data::RunSets::Set& set) {
+    return RunData::Set{set.name, source(fetch_of(set, vocab_size)), set.pass};
+  };
+  if (run.sets->train) run.train = source(fetch_of(*run.sets->train, vocab_size));
+  for (const auto& set : run.sets->valid) run.valid.push_back(batches(set));
+  if (run.sets->test) run.test = batches(*run.sets->test);
+  run.notices = run.sets->notices;
+  for (const auto& notice : cache.report().notices) run.notices.push_back(notice);
+  run.cache_text = cache.report().text();
   return run;
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/blend.h"
+#include "data/run_sets.h"
 #include "train/batch_source.h"
 #include "train/training_options.h"
 
@@ -22,19 +22,25 @@ struct RunData {
     std::unique_ptr<BatchSource> batches;
     std::int64_t samples = 0;  // of a full pass; 0: no end
   };
-  std::vector<std::unique_ptr<data::Splits>> files;  // the sets read from these
+  std::unique_ptr<data::RunSets> sets;  // token files and orders, what the batches read; null: made-up samples
   std::unique_ptr<BatchSource> train;
   std::vector<Set> valid;   // may be empty
   std::optional<Set> test;  // scored once, at the end
   std::vector<std::string> notices;
   std::string tokenizer_fingerprint;
+  std::string cache_text;  // what came of the index cache; may be empty
+
+  // The training set where it has several members, else null.
+  const data::BlendedDataset* blend() const {
+    return sets && sets->train && sets->train->samples.num_members() > 1 ? &sets->train->samples : nullptr;
+  }
 };
 
 // The true vocabulary size: --vocab-size, else the tokenizer's, else the token files' sidecar.
 //   fails  Error{config} when nothing says it, naming the three ways; when two disagree
 std::int64_t vocab_size_of(const DataOptions& options);
 // Open token files (or mock data).
-//   fails  as data::build_splits; Error{config} when there is no data path. Fetching: Error{data} for an id that the
+//   fails  as data::open_run_sets; Error{config} when there is no data path. Fetching: Error{data} for an id that the
 //          vocabulary does not have
 RunData open_data(const TrainingOptions& options, std::int64_t vocab_size);
 

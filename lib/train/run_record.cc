@@ -48,6 +48,18 @@ std::string log_line(const StepReport& r, std::int64_t train_iters, double mean_
   return s + fmt::format(" mfu: {:.3f} |", r.mfu);
 }
 
+std::string source_line(const std::vector<SourceLoss>& sources, const std::vector<std::string>& names) {
+  constexpr std::size_t kMostShown = 8;
+  std::string s = " loss by source |";
+  if (sources.size() > kMostShown) return s + fmt::format(" {} of {} had samples |", sources.size(), names.size());
+  for (const SourceLoss& source : sources) {
+    const auto i = static_cast<std::size_t>(source.member);
+    s += fmt::format(" {}: {:.6E} ({} samples) |", i < names.size() ? std::filesystem::path(names[i]).filename().string() : "",
+                     source.loss, source.samples);
+  }
+  return s;
+}
+
 std::string emulated_log_line(const StepReport& r, std::int64_t train_iters, double mean_step_s) {
   return fmt::format(" [{}] iteration {:8d}/{:8d} | emulated compute, nothing is trained | consumed samples: {:12d} | "
                      "elapsed time per iteration (ms): {:.1f} | global batch size: {:5d} |",
@@ -114,6 +126,12 @@ void RunReporter::draw(const StepReport& r) {
       {"iteration-time", r.step_s},  {"throughput", r.tflops},           {"mfu", r.mfu},
       {"skipped-iterations", static_cast<double>(r.skipped_so_far)}};
   for (const auto& [tag, value] : points) point(tag, value, r.iteration);
+  constexpr std::size_t kMostCurves = 64;
+  if (source_names_.size() <= kMostCurves)
+    for (const SourceLoss& source : r.sources)
+      point(fmt::format("lm loss source {} {}", source.member,
+                        std::filesystem::path(source_names_.at(static_cast<std::size_t>(source.member))).filename().string()),
+            source.loss, r.iteration);
   write_curves([](TensorboardWriter& to) { to.flush(); });
 }
 
@@ -143,12 +161,12 @@ void RunReporter::record(Json event, bool shown) {
   index_.follow(log_->path(), important ? 10000 : 200);
 }
 
-void RunReporter::start(const Json& layout) {
-  record({{"event", "run"},
-          {"tool", tool_},
-          {"version", cli::version()},
-          {"options", options_.resolved},
-          {"layout", layout}});
+void RunReporter::start(const Json& layout, const Json& data) {
+  Json event{{"event", "run"}, {"tool", tool_}, {"version", cli::version()}, {"options", options_.resolved}, {"layout", layout}};
+  if (!data.empty()) event["data"] = data;
+  if (data.contains("training"))
+    for (const Json& m : data["training"]["members"]) source_names_.push_back(m["prefix"].get<std::string>());
+  record(std::move(event));
 }
 
 void RunReporter::step(const StepReport& r) {
@@ -162,6 +180,9 @@ void RunReporter::step(const StepReport& r) {
   if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
   if (r.spike) e["spike"] = true;
+  for (const SourceLoss& source : r.sources)
+    e["sources"].push_back({{"member", source.member}, {"samples", source.samples}, {"tokens", source.tokens},
+                            {"loss", source.loss}});
   record(std::move(e), log_is_due(options_, r.iteration));
   draw(r);
   interval_s_ += r.step_s;
@@ -176,6 +197,7 @@ void RunReporter::step(const StepReport& r) {
   const std::string line = options_.emulated_ms ? emulated_log_line(r, options_.train_iters, step_s)
                                                 : log_line(r, options_.train_iters, step_s, loss);
   print(line);
+  if (!r.sources.empty()) print(source_line(r.sources, source_names_));
   interval_s_ = interval_loss_ = 0;
   interval_steps_ = interval_losses_ = 0;
 }

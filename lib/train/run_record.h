@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "engine/async_save.h"
@@ -21,6 +22,12 @@
 #include "train/training_options.h"
 
 namespace mt {
+
+// Mean loss of a blend's member since the last log line.
+struct SourceLoss {
+  std::int64_t member = 0, samples = 0, tokens = 0;
+  double loss = 0;
+};
 
 struct StepReport {
   std::int64_t iteration = 0, consumed_samples = 0, global_batch = 0;
@@ -33,11 +40,16 @@ struct StepReport {
   bool spike = false;
   std::int64_t skipped_samples = 0;              // read over by --iterations-to-skip, so far
   std::int64_t skipped_so_far = 0;
+  std::vector<SourceLoss> sources;  // of a blend, at steps that get a line
 };
 
 // The line, without newline, as Megatron formats it (its readers' regular expressions match), then " mfu: ".
 //   mean over the steps since the last line of time and loss
 std::string log_line(const StepReport& report, std::int64_t train_iters, double mean_step_s, double mean_loss);
+
+// " loss by source | NAME: 3.1 (24 samples) | ..." of up to 8 members, else how many there are.
+//   names  of all members
+std::string source_line(const std::vector<SourceLoss>& sources, const std::vector<std::string>& names);
 
 // The line of a step whose acts were waits: no loss, no throughput.
 std::string emulated_log_line(const StepReport& report, std::int64_t train_iters, double mean_step_s);
@@ -55,7 +67,8 @@ class RunReporter {
   RunReporter(const TrainingOptions& options, const std::string& tool, bool continues);
   ~RunReporter();
 
-  void start(const Json& layout);
+  //   data  the sets' plan (data/run_sets.h), empty where samples are made up; its training members name sources
+  void start(const Json& layout, const Json& data);
   void step(const StepReport& report);  // prints on the log interval, records always
   // An iteration that was read over: a step event without numbers.
   void skipped(std::int64_t iteration, std::int64_t consumed_samples, std::int64_t global_batch);
@@ -76,6 +89,7 @@ class RunReporter {
   std::optional<EventLog> log_;
   RunIndex index_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
+  std::vector<std::string> source_names_;
   std::int64_t consumed_samples_ = 0;
   double interval_s_ = 0, interval_loss_ = 0;
   std::int64_t interval_steps_ = 0, interval_losses_ = 0;

@@ -174,6 +174,9 @@ void train_step(TrainingRun& run) {
   StepReport report;
   report.global_batch = global_batch;
   report.loss = loss_sum(run, masked_sum(batches, losses)) / count;
+  // As the line's mean: steps without a finite loss have no part in it.
+  if (run.source_losses && std::isfinite(report.loss)) run.source_losses->add(batches, losses);
+  if (run.source_losses && log_is_due(o, at.iteration)) report.sources = run.source_losses->take(run);
   run.phase("optimizer");
   TimedSpan updating(run.timeline, Timeline::Kind::phase, "optimizer");
   report.learning_rate = run.lr.learning_rate(at.schedule_samples);

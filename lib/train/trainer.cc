@@ -42,7 +42,13 @@ void announce(TrainingRun& run) {
                           {"predicted_step_ms", step_ms}};
     log::warn("emulated compute: acts are waits and nothing is trained; the clock predicts {:.2f} ms a step", step_ms);
   }
-  run.report->start(layout);
+  Json data = Json::object();
+  if (const auto& sets = run.data.sets) {
+    data = sets->plan();
+    for (const auto& line : sets->plan_lines()) log::info("{}", line);
+  }
+  if (!run.data.cache_text.empty()) log::info("{}", run.data.cache_text);
+  run.report->start(layout, data);
   if (p.pp == 1) return;
   for (const auto& s : stage_map(p, run.model.num_layers()))
     log::info("stage {}: pipeline rank {}, chunk {}: {}", s.stage, s.pp_rank, s.chunk, s.holds);

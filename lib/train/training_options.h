@@ -8,21 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_schedule.h"
+#include "data/run_sets.h"
 #include "data/tokenizer.h"
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "schedule/durations.h"
-#include "train/batch_schedule.h"
 #include "train/timer_options.h"
 
 namespace mt {
 
-struct DataOptions {
-  std::vector<std::string> data_path;
-  std::vector<std::string> train_path, valid_path, test_path;  // a blend for each set, instead of data_path and split
-  std::string split = "969,30,1";
+using data::BatchSchedule;
+
+struct DataOptions : data::SetOptions {
   bool mock_data = false;
   std::optional<std::int64_t> vocab_size;  // else the tokenizer's, else what the token file's sidecar says
   data::TokenizerSpec tokenizer;

@@ -100,6 +100,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
   if (speaks())
     for (const auto& notice : data.notices) log::warn("{}", notice);
+  if (const auto* blend = data.blend(); blend && !o.emulated_ms) source_losses.emplace(*blend, o.batch.seq_length);
   groups = make_groups(world, placement, kv_heads_of(model));
   stream.set_poll([this] { world.progress(); });
   // Before the run's own buffers, so that its matrices are not beside them.

@@ -18,6 +18,7 @@
 #include "plan/memory.h"
 #include "train/run_data.h"
 #include "train/run_record.h"
+#include "train/source_loss.h"
 #include "train/timeline.h"
 #include "train/trainer.h"
 
@@ -66,6 +67,7 @@ struct TrainingRun {
   std::vector<std::unique_ptr<Model>> chunks;
   std::unique_ptr<Executor> executor;
   std::map<int, Lane> lanes;  // by number of micro-batches
+  std::optional<SourceLosses> source_losses;  // of a blend; nothing where acts are waits
   std::unique_ptr<RunReporter> report;  // rank 0 alone
   std::optional<SaveLock> save_lock;    // rank 0 alone
   std::unique_ptr<AsyncSaver> async_saver;  // with async_save; after the lock, so that it ends its writing before

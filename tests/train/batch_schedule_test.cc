@@ -1,6 +1,6 @@
 // The growing batch, and what is counted through it.
 
-#include "train/batch_schedule.h"
+#include "data/batch_schedule.h"
 
 #include <functional>
 

@@ -4,14 +4,14 @@
 // Ramp-up is Megatron's rule up to core 0.15: with n = (full − start) / increment, the batch grows by `increment` every
 // ramp_samples / n samples. Or the batch changes where it is told to (Megatron's --step-batch-size-schedule): T:N is N
 // samples from T tokens on. A step's batch is decided by the samples consumed before it.
-// Code: train/batch_schedule.cc. Tests: tests/train/batch_schedule_test.cc.
+// Code: data/batch_schedule.cc. Tests: tests/train/batch_schedule_test.cc.
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace mt {
+namespace mt::data {
 
 class BatchSchedule {
  public:
@@ -29,6 +29,7 @@ class BatchSchedule {
   struct Steps {
     std::vector<std::pair<std::int64_t, int>> parts;  // first sample that is no longer of the part before, batch
     std::string problem;                              // why the words make no schedule, or empty
+    int largest() const;                              // batch; at least 1
   };
   //   needs  seq_length >= 1
   static Steps read_steps(const std::vector<std::string>& words, int seq_length);
@@ -50,4 +51,4 @@ class BatchSchedule {
   std::vector<Part> parts_;
 };
 
-}  // namespace mt
+}  // namespace mt::data

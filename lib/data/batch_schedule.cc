@@ -1,4 +1,4 @@
-#include "train/batch_schedule.h"
+#include "data/batch_schedule.h"
 
 #include <algorithm>
 #include <cctype>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace mt {
+namespace mt::data {
 
 namespace {
 
@@ -99,6 +99,12 @@ BatchSchedule::Steps BatchSchedule::read_steps(const std::vector<std::string>& w
   return steps;
 }
 
+int BatchSchedule::Steps::largest() const {
+  int largest = 1;
+  for (const auto& [from, size] : parts) largest = std::max(largest, size);
+  return largest;
+}
+
 BatchSchedule BatchSchedule::of_steps(const Steps& steps) {
   MT_CHECK(steps.problem.empty(), "{}", steps.problem);
   BatchSchedule s;
@@ -151,4 +157,4 @@ std::vector<int> BatchSchedule::sizes() const {
   return all;
 }
 
-}  // namespace mt
+}  // namespace mt::data
