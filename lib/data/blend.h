@@ -54,7 +54,7 @@ MemberSamples member_samples(std::int64_t wanted, double weight, double surplus)
 // Which member each sample of a blend comes from, and its ordinal there: the member furthest behind its share is next,
 // ties to the first.
 //   needs  as many places in both; weights normalised, 1 to kMostMembers
-//   cost   one multiplication a member and sample, in vector code: 0.3 us a sample of a thousand members
+//   cost   a sample: members / 32 bounds and a few blocks of 32 (of 128 from 4096 members on)
 struct BlendOrder {
   std::span<std::int16_t> member;
   std::span<std::int64_t> ordinal;

@@ -32,50 +32,77 @@ double numpy_sum(const double* x, std::size_t n) {
 }
 
 // The member with the largest weight·x − drawn, the first of equals.
-//   weights, drawn  padded to whole blocks by members that are always further ahead
+//
+// Members stand in blocks. Since a block was looked at its largest has grown by its largest weight a sample at most, so
+// most blocks are known to be behind without a look. The bound allows for the rounding of weight·x; what is compared in
+// the end are the numbers themselves, as the plain loop has them.
 class FurthestBehind {
  public:
   explicit FurthestBehind(std::span<const double> weights)
-      : n_(weights.size()), padded_((n_ + kBlock - 1) / kBlock * kBlock), weights_(padded_, 0.0),
-        drawn_(padded_, std::numeric_limits<double>::infinity()) {
-    std::copy(weights.begin(), weights.end(), weights_.begin());
-    std::fill_n(drawn_.begin(), n_, 0.0);
+      : block_(weights.size() <= 4096 ? 32 : 128), weights_(weights.begin(), weights.end()), drawn_(weights.size()) {
+    for (std::size_t at = 0; at < weights.size(); at += block_)
+      blocks_.push_back({*std::max_element(weights.begin() + static_cast<std::ptrdiff_t>(at),
+                                           weights.begin() + static_cast<std::ptrdiff_t>(std::min(at + block_, weights.size())))});
   }
 
-  std::size_t operator()(double x) const {
-    double most = -std::numeric_limits<double>::infinity();
-    std::size_t block = 0;
-    for (std::size_t b = 0; b < padded_; b += kBlock) {
-      const double here = largest(b, x);
-      if (here > most) {
-        most = here;
-        block = b;
+  //   needs  x as large as the last time or larger
+  std::size_t operator()(double x) {
+    std::size_t first = 0;
+    double highest = -kInfinity;
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      Block& block = blocks_[b];
+      block.bound = block.largest + (x - block.at) * block.weight + kRounding * (block.weight * x + 1);
+      if (block.bound > highest) {
+        highest = block.bound;
+        first = b;
       }
     }
-    for (std::size_t i = block;; ++i)
+    double most = look(first, x);
+    std::size_t winner = first;
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      if (b == first || blocks_[b].bound < most) continue;
+      const double here = look(b, x);
+      if (here > most || (here == most && b < winner)) {
+        most = here;
+        winner = b;
+      }
+    }
+    for (std::size_t i = winner * block_;; ++i)
       if (weights_[i] * x - drawn_[i] == most) return i;
   }
 
   std::int64_t draw(std::size_t i) { return static_cast<std::int64_t>(drawn_[i]++); }
   // It gives no more.
-  void leave(std::size_t i) { drawn_[i] = std::numeric_limits<double>::infinity(); }
+  void leave(std::size_t i) { drawn_[i] = kInfinity; }
 
  private:
-  static constexpr std::size_t kBlock = 32, kLanes = 8;
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr double kRounding = 16 * std::numeric_limits<double>::epsilon();
 
-  double largest(std::size_t b, double x) const {
-    std::array<double, kLanes> most;
-    most.fill(-std::numeric_limits<double>::infinity());
-    for (std::size_t i = b; i < b + kBlock; i += kLanes)
-      for (std::size_t l = 0; l < kLanes; ++l) {
-        const double behind = weights_[i + l] * x - drawn_[i + l];
-        most[l] = behind > most[l] ? behind : most[l];
-      }
-    return *std::max_element(most.begin(), most.end());
+  struct Block {
+    double weight = 0;              // the largest
+    double largest = 0, at = 0;     // weight·x − drawn when it was looked at, and x then; before the first time all are 0
+    double bound = 0;
+  };
+
+  double look(std::size_t b, double x) {
+    const std::size_t begin = b * block_, end = std::min(begin + block_, weights_.size());
+    double a = -kInfinity, c = -kInfinity;  // two chains: a comparison takes four cycles
+    std::size_t i = begin;
+    for (; i + 2 <= end; i += 2) {
+      const double even = weights_[i] * x - drawn_[i], odd = weights_[i + 1] * x - drawn_[i + 1];
+      a = even > a ? even : a;
+      c = odd > c ? odd : c;
+    }
+    if (i < end) a = std::max(a, weights_[i] * x - drawn_[i]);
+    blocks_[b].largest = std::max(a, c);
+    blocks_[b].at = x;
+    return blocks_[b].largest;
   }
 
-  std::size_t n_, padded_;
+  std::size_t block_;
   std::vector<double> weights_, drawn_;
+  std::vector<Block> blocks_;
 };
 
 double place_of(std::size_t k) { return static_cast<double>(std::max<std::size_t>(k, 1)); }

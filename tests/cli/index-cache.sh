@@ -70,3 +70,28 @@ expect 3 "beside other flags" "${index[@]}" "${length[@]}" --data-path a --data-
 expect 3 "leave the weights out" "${index[@]}" "${length[@]}" --data-args-path words --full-validation
 expect 3 "give weights" "${index[@]}" "${length[@]}" --data-path a b c --split 8,1,1 --train-iters 1000
 expect 4 "'trian' is no key" "${index[@]}" "${length[@]}" --per-split-data-args-path <(echo '{"trian": "a"}')
+
+# Killed or out of space at every file operation: the next run finds a whole order or none, and a full disk stops nothing. The
+# lock of a killed process may stay, and locks nobody out.
+if [ -n "${MT_TEST_FAULT_LIB:-}" ]; then
+  drill=(mt-preprocess index --registry none "${length[@]}" --data-path a --split 1 --eval-interval 10 --eval-iters 0
+    --data-cache-path "$work/drill")
+  mkdir drill
+  MT_TEST_FAULT=log:any:0:/drill MT_TEST_FAULT_LOG="$work/ops.txt" LD_PRELOAD="$MT_TEST_FAULT_LIB" "${drill[@]}" > /dev/null 2>&1
+  operations="$(wc -l < ops.txt)"
+  [ "$operations" -ge 6 ] || fail "only $operations operations seen"
+  cp drill/*.order whole
+  for n in $(seq "$operations"); do
+    for action in kill enospc; do
+      rm -rf drill && mkdir drill
+      status=0
+      MT_TEST_FAULT="$action:any:$n:/drill" LD_PRELOAD="$MT_TEST_FAULT_LIB" "${drill[@]}" > out.txt 2> err.txt || status=$?
+      [ "$action" = kill ] || [ "$(wc -l < out.txt)" = 2 ] || fail "enospc at $n: no plan: $(cat err.txt)"
+      [ "$action" = kill ] || [ -z "$(find drill -name '*.tmp*')" ] || fail "enospc at $n left $(ls drill)"
+      expect 0 "index cache: " "${drill[@]}"
+      cmp drill/*.order whole || fail "$action at operation $n"
+      [ "$(find drill -type f ! -name '*.lock' | wc -l)" = 1 ] || fail "$action at $n: $(ls drill)"
+    done
+  done
+fi
+echo ok

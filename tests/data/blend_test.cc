@@ -2,8 +2,9 @@
 
 #include "data/blend.h"
 
-#include <fstream>
+#include <cmath>
 #include <numeric>
+#include <random>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -141,6 +142,53 @@ TEST(Blend, that_is_exhaustive_gives_every_sample_once) {
     for (std::size_t k = 0; k < order.member.size(); ++k)
       EXPECT_EQ(order.ordinal[k], drawn[static_cast<std::size_t>(order.member[k])]++);
     EXPECT_EQ(drawn, sizes);
+  }
+}
+
+// Megatron's loops as they are; a member whose size is reached has no part in the second.
+Order plain_order(const std::vector<double>& weights, std::int64_t size, const std::vector<std::int64_t>& sizes) {
+  Order order(size);
+  std::vector<std::int64_t> drawn(weights.size());
+  for (std::size_t k = 0; k < order.member.size(); ++k) {
+    const double x = std::max(static_cast<double>(k), 1.0);
+    std::size_t most = weights.size();
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (!sizes.empty() && drawn[i] == sizes[i]) continue;
+      const auto behind = [&](std::size_t m) { return weights[m] * x - static_cast<double>(drawn[m]); };
+      if (most == weights.size() || behind(i) > behind(most)) most = i;
+    }
+    order.member[k] = static_cast<std::int16_t>(most);
+    order.ordinal[k] = drawn[most]++;
+  }
+  return order;
+}
+
+TEST(Blend, of_any_weights_has_the_order_of_the_plain_loop) {
+  std::mt19937 pick(11);
+  for (int round = 0; round < 60; ++round) {
+    const int members = round < 50 ? 1 + static_cast<int>(pick() % 200) : 3000 + static_cast<int>(pick() % 3000);
+    const std::int64_t size = round < 50 ? 1500 : 200;
+    std::vector<double> weights;
+    std::vector<std::int64_t> sizes;
+    for (int i = 0; i < members; ++i) {
+      const double u = static_cast<double>(pick() % 1000 + 1) / 1000;
+      weights.push_back(round % 4 == 0 ? 1 : round % 4 == 1 ? u : round % 4 == 2 ? std::pow(u, 8) : i % 3 == 0 ? 0 : u);
+      sizes.push_back(round % 3 == 0 ? 5 : 1 + static_cast<std::int64_t>(pick() % 20));
+    }
+    weights[0] = 0.5;
+    const auto w = normalised(weights);
+    Order order(size);
+    fill_blend_order(w, order.places());
+    const Order plain = plain_order(w, size, {});
+    ASSERT_EQ(order.member, plain.member) << "round " << round;
+    ASSERT_EQ(order.ordinal, plain.ordinal);
+    if (members > 200) continue;
+    const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+    std::vector<double> shares;
+    for (const std::int64_t n : sizes) shares.push_back(static_cast<double>(n) / static_cast<double>(all));
+    Order whole(all);
+    fill_exhaustive_order(sizes, whole.places());
+    ASSERT_EQ(whole.member, plain_order(shares, all, sizes).member) << "round " << round;
   }
 }
 
