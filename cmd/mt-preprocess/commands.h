@@ -25,7 +25,8 @@ struct InputFlags {
   std::string format = "auto", separator;
 
   void add(OptionTable& table);
-  //   fails  Error{usage}: no --input
+  // Looks into directories and patterns each time.
+  //   fails  Error{usage}: no --input; Error{io}: as data::expand_inputs
   data::TextSourceOptions options() const;
 };
 

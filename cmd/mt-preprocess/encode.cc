@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <thread>
 
@@ -19,9 +20,13 @@ struct Flags {
   options::RegistryFlag registry;
   std::vector<std::string> json_keys = {"text"};
   std::string output_prefix, on_error = "stop", rejects, token_type = "auto";
-  bool append_eod = false, force = false;
+  std::string shard, lang = "english";
+  std::int64_t partitions = 1;
+  bool append_eod = false, force = false, keep_sequential = false, split_sentences = false, keep_newlines = false;
   int workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, data::kMaxWorkers);
-  std::int64_t max_bad = -1;
+  std::optional<std::int64_t> max_bad;
+  bool resume = false, stats = false;
+  double journal_interval = 30;
 };
 
 // Files the tokenizer is read from, those beside or inside --tokenizer-model among them.
@@ -41,10 +46,26 @@ std::vector<std::string> tokenizer_files(const options::TokenizerFlags& flags) {
   return files;
 }
 
+// "I/N".
+data::InputShare parse_share(const std::string& text) {
+  data::InputShare share;
+  if (text.empty()) return share;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, share.index);
+  const auto second = first.ptr != end && *first.ptr == '/' ? std::from_chars(first.ptr + 1, end, share.count) : first;
+  if (first.ec != std::errc() || second.ec != std::errc() || second.ptr != end || first.ptr == end)
+    throw Error(Code::usage, fmt::format("'{}': wanted I/N, such as 0/8", text), "--shard");
+  return share;
+}
+
 data::EncodeJob job_of(const Flags& flags) {
   if (flags.output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
   data::EncodeJob job;
   job.source = flags.input.options();
+  job.source.share = parse_share(flags.shard);
+  job.source.deal = flags.keep_sequential ? 1 : flags.partitions;
+  job.split_sentences = flags.split_sentences;
+  job.keep_newlines = flags.keep_newlines;
   job.keys = flags.json_keys;
   job.also_reads = tokenizer_files(flags.tokenizer);
   if (flags.registry.file != "none") job.also_reads.push_back(flags.registry.file);
@@ -53,16 +74,42 @@ data::EncodeJob job_of(const Flags& flags) {
   job.append_eod = flags.append_eod;
   job.workers = flags.workers;
   job.force = flags.force;
-  job.on_bad = flags.on_error == "skip" ? data::OnBadRecord::skip : data::OnBadRecord::stop;
+  job.on_bad = flags.on_error == "skip"      ? data::OnBadRecord::skip
+               : flags.on_error == "replace" ? data::OnBadRecord::replace
+                                             : data::OnBadRecord::stop;
   job.rejects = flags.rejects;
-  job.max_bad = flags.max_bad;
+  job.max_bad = flags.max_bad.value_or(job.on_bad == data::OnBadRecord::replace ? 0 : -1);
+  job.parse_special = flags.tokenizer.parse_special;
+  job.resume = flags.resume;
+  job.stats = flags.stats;
+  job.journal_every_s = flags.journal_interval;
   if (flags.token_type == "uint16") job.type = data::TokenType::u16;
   if (flags.token_type == "int32") job.type = data::TokenType::i32;
-  if (job.on_bad == data::OnBadRecord::stop && (!job.rejects.empty() || job.max_bad >= 0)) {
-    throw Error(Code::usage, "given without --on-error skip", job.rejects.empty() ? "--max-bad" : "--rejects",
+  if (job.on_bad == data::OnBadRecord::stop && (!job.rejects.empty() || flags.max_bad)) {
+    throw Error(Code::usage, "given without --on-error skip or replace", job.rejects.empty() ? "--max-bad" : "--rejects",
                 "add --on-error skip");
   }
   return job;
+}
+
+// One row a fact: what, of which, how many.
+void print_stats(const data::EncodeReport& r) {
+  const auto text = [](const Json& value) { return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump(); };
+  const auto row = [&](const std::string& what, const std::string& of, const Json& value) { cli::row({what, of, text(value)}); };
+  cli::row({"what", "of", "value"});
+  row("documents", "-", r.documents);
+  row("sequences", "-", r.sequences);
+  row("tokens", "-", r.tokens);
+  row("empty_documents", "-", r.empty_documents);
+  row("skipped_records", "-", r.skipped_records);
+  row("replaced_records", "-", r.replaced_records);
+  row("replaced_characters", "-", r.replaced_characters);
+  row("specials_as_text", "-", r.specials_as_text);
+  for (const char* name : {"text_bytes", "bytes_per_token", "unknown_tokens", "distinct_tokens"}) row(name, "-", r.stats.at(name));
+  for (const Json& j : r.stats.at("lengths"))
+    row("documents_of_length", fmt::format("{}-{}", text(j.at("from")), text(j.at("to"))), j.at("documents"));
+  for (const Json& j : r.stats.at("longest")) row("longest_document", fmt::format("{}:{}", text(j.at("file")), text(j.at("line"))), j.at("tokens"));
+  for (const Json& j : r.stats.at("top_tokens")) row("top_token", text(j.at("id")), j.at("count"));
 }
 
 Json report(const data::EncodeReport& r) {
@@ -71,12 +118,19 @@ Json report(const data::EncodeReport& r) {
             counted(r.tokens, "token"), counted(r.empty_documents, "empty document"),
             counted(r.specials_as_text, "special string"), r.skipped_records, counted(r.blank_lines, "blank line"),
             mb_per_s);
+  if (r.replaced_records > 0) {
+    log::info("{} replaced in {}, the first in {}", counted(r.replaced_characters, "character"),
+              counted(r.replaced_records, "record"), r.first_replaced);
+  }
   return {{"documents", r.documents},
           {"sequences", r.sequences},
           {"tokens", r.tokens},
           {"empty_documents", r.empty_documents},
           {"specials_as_text", r.specials_as_text},
           {"skipped_records", r.skipped_records},
+          {"replaced_records", r.replaced_records},
+          {"replaced_characters", r.replaced_characters},
+          {"resumed_documents", r.resumed_documents},
           {"blank_lines", r.blank_lines},
           {"input_bytes", r.input_bytes},
           {"elapsed_s", r.elapsed_s},
@@ -91,6 +145,13 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
   flags->input.add(table);
   table.add("json-keys", flags->json_keys, "KEY", "fields to encode, each into a token file of its own").multiple =
       true;
+  table.add("shard", flags->shard, "I/N", "encode the I-th of N shares of the input, from 0; merged in order they are the whole");
+  table.add("partitions", flags->partitions, "N", "order of Megatron's N partitions: line k goes to partition k modulo N")
+      .at_least(1);
+  table.add("keep-sequential-samples", flags->keep_sequential, "", "with --partitions: the order of the input after all");
+  table.add("split-sentences", flags->split_sentences, "", "a sequence a sentence; files are P_KEY_sentence");
+  table.add("keep-newlines", flags->keep_newlines, "", "with --split-sentences: white space stays behind its sentence");
+  table.add("lang", flags->lang, "LANG", "language of the rules for sentences").choices = {"english"};
   table.group("Output");
   table.add("output-prefix", flags->output_prefix, "P", "files are P_KEY_document.bin, .idx and .json");
   table.add("append-eod", flags->append_eod, "", "end every document that is not empty with the end token");
@@ -100,11 +161,17 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
   flags->tokenizer.add(table);
   table.group("Work");
   table.add("workers", flags->workers, "N", "encoding threads, 1 to 256; the output does not depend on it");
-  table.add("on-error", flags->on_error, "WHAT", "a bad record ends the run, or is skipped and counted").choices = {
-      "stop", "skip"};
-  table.add("rejects", flags->rejects, "FILE", "with --on-error skip: write bad records here, as they are");
-  table.add("max-bad", flags->max_bad, "N", "with --on-error skip: more bad records end the run; -1: no limit",
-            "records");
+  table.add("on-error", flags->on_error, "WHAT",
+            "a bad record ends the run, is left out, or has its bad characters replaced; counted").choices = {
+      "stop", "skip", "replace"};
+  table.add("rejects", flags->rejects, "FILE", "with skip or replace: write the records left out here, as they are");
+  table.add("max-bad", flags->max_bad, "N",
+            "more records left out end the run; -1: no limit; by default -1 with skip, 0 with replace", "records");
+  table.add("resume", flags->resume, "", "go on with a killed run of the same inputs, options and tokenizer");
+  table.add("journal-interval", flags->journal_interval, "S",
+            "how often is written down how far the run is, for --resume; 0: after every chunk", "s")
+      .at_least(0);
+  table.add("stats", flags->stats, "", "print lengths, longest documents, commonest and unknown tokens of the first key");
   flags->registry.add(table);
   return [flags, &shared, &table] {
     const data::EncodeJob job = job_of(*flags);
@@ -116,8 +183,10 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
                 counted(std::ssize(around.after), "token"));
     }
     const data::EncodeReport done = data::encode_corpus(job, *tokenizer);
-    const Json result = report(done);
+    Json result = report(done);
+    if (job.stats) result["stats"] = done.stats;
     if (shared.json) cli::object(result);
+    else if (job.stats) print_stats(done);
     flags->registry.record(start, done.elapsed_s, result);
     return 0;
   };

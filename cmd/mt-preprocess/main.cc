@@ -5,12 +5,13 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "data/input_list.h"
 
 namespace mt::preprocess {
 
 void InputFlags::add(OptionTable& table) {
   table.group("Input");
-  table.add("input", input, "FILE", "text to read, in order; - is standard input").multiple = true;
+  table.add("input", input, "FILE", "text to read, in order: files, directories, quoted patterns; - is standard input").multiple = true;
   table.add("input-format", format, "F", "auto goes by the ending: .jsonl .json .ndjson, .txt .text, also with .gz .zst .xz .bz2; - is jsonl")
       .choices = {"auto", "jsonl", "text"};
   table.add("document-separator", separator, "S",
@@ -20,10 +21,10 @@ void InputFlags::add(OptionTable& table) {
 data::TextSourceOptions InputFlags::options() const {
   if (input.empty()) throw Error(Code::usage, "no input given", "--input");
   data::TextSourceOptions options;
-  options.inputs = input;
   options.format = format == "jsonl"  ? data::InputFormat::jsonl
                    : format == "text" ? data::InputFormat::text
                                       : data::InputFormat::by_name;
+  options.inputs = data::expand_inputs(input, options.format);
   for (std::size_t i = 0; i < separator.size(); ++i) {
     const bool escape = separator[i] == '\\' && i + 1 < separator.size();
     const char next = escape ? separator[++i] : separator[i];

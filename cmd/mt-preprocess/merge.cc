@@ -17,7 +17,7 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
   };
   const auto flags = std::make_shared<Flags>();
   table.group("Files");
-  table.add("input", flags->input, "PREFIX", "token files to join, in this order").multiple = true;
+  table.add("input", flags->input, "PREFIX", "token files to join, in this order; a directory is those in it, by name").multiple = true;
   table.add("output-prefix", flags->output_prefix, "P", "files are P.bin, P.idx and P.json");
   table.add("force", flags->force, "", "overwrite files that exist");
   flags->registry.add(table);
@@ -27,10 +27,11 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
     if (flags->input.empty()) throw Error(Code::usage, "no token file given", "--input");
     if (flags->output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
     const data::MergeReport r = data::merge_files(flags->input, flags->output_prefix, flags->force);
-    log::info("{}, {}, {}, {}", counted(static_cast<std::int64_t>(flags->input.size()), "file"),
+    log::info("{}, {}, {}, {}", counted(r.files, "file"),
               counted(r.documents, "document"), counted(r.sequences, "sequence"), counted(r.tokens, "token"));
     const Json result{
-        {"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens}, {"prefix", flags->output_prefix}};
+        {"files", r.files},         {"documents", r.documents}, {"sequences", r.sequences},
+        {"tokens", r.tokens},       {"prefix", flags->output_prefix}};
     if (shared.json) cli::object(result);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     flags->registry.record(start, seconds, result);

@@ -25,8 +25,8 @@ struct Flags {
 };
 
 // Read every document into the trainer.   gives  how many there were
-std::int64_t read_documents(const Flags& flags, data::BpeTrainer& trainer) {
-  data::TextSource source(flags.input.options());
+std::int64_t read_documents(const Flags& flags, const data::TextSourceOptions& input, data::BpeTrainer& trainer) {
+  data::TextSource source(input);
   data::RecordReader reader(flags.json_keys);
   Progress progress("read", source.total_bytes(), "bytes");
   std::int64_t documents = 0;
@@ -71,12 +71,13 @@ int train(const Flags& flags, const Json& start, bool json) {
   if (flags.output.empty()) throw Error(Code::usage, "no output given", "--output");
   data::require_distinct(flags.json_keys, "--json-keys");
   data::BpeTrainer trainer(options_of(flags));
-  const data::OutputFiles files{flags.input.options().inputs, {flags.output}, flags.force};
+  const data::TextSourceOptions input = flags.input.options();
+  const data::OutputFiles files{input.inputs, {flags.output}, flags.force};
   data::check_outputs(files);
   const auto lock = FileLock::try_lock(flags.output + ".lock", true);
   if (!lock) throw Error(Code::io, "another process is writing there", flags.output, "wait for it, or choose another name");
   data::remove_stale_temporaries(files);
-  const std::int64_t documents = read_documents(flags, trainer);
+  const std::int64_t documents = read_documents(flags, input, trainer);
   if (trainer.num_pieces() == 0) {
     throw Error(Code::data, fmt::format("no text in {}", counted(documents, "document")), flags.input.input.front());
   }

@@ -49,6 +49,13 @@ struct Descriptor {
   int fd;
 };
 
+// What a symbolic link points to; another name is itself.
+fs::path behind_link(const fs::path& path) {
+  std::error_code none;
+  const fs::path real = fs::is_symlink(path, none) ? fs::weakly_canonical(path, none) : path;
+  return real.empty() ? path : real;
+}
+
 fs::path parent_of(const fs::path& path) {
   const fs::path parent = path.parent_path();
   return parent.empty() ? fs::path(".") : parent;
@@ -96,10 +103,30 @@ bool rename_exchange(const fs::path& a, const fs::path& b) {
   io_error("exchange", a, errno);
 }
 
-OutputFile::OutputFile(const fs::path& path) : path_(path) {
+fs::path partial_path(const fs::path& path) { return path.string() + ".partial"; }
+
+OutputFile OutputFile::partial(const fs::path& path, std::uint64_t keep) {
+  OutputFile file;
+  file.path_ = behind_link(path);
+  file.temporary_ = partial_path(file.path_);
+  file.partial_ = true;
+  if (keep == 0) ::unlink(file.temporary_.c_str());  // it may be a second name of a finished file
+  file.fd_ = open_retrying(file.temporary_, O_WRONLY | (keep == 0 ? O_CREAT | O_TRUNC : 0), 0666);
+  if (file.fd_ < 0) io_error(keep == 0 ? "create" : "open", std::exchange(file.temporary_, fs::path()), errno);
+  struct stat st {};
+  if (::fstat(file.fd_, &st) != 0) file.fail("stat", errno);
+  if (static_cast<std::uint64_t>(st.st_size) < keep) {
+    const fs::path there = std::exchange(file.temporary_, fs::path());
+    throw Error(Code::corrupt, fmt::format("has {} bytes, {} were written", st.st_size, keep), there.string());
+  }
+  if (::ftruncate(file.fd_, static_cast<off_t>(keep)) != 0) file.fail("cut", errno);
+  if (::lseek(file.fd_, static_cast<off_t>(keep), SEEK_SET) < 0) file.fail("seek", errno);
+  file.size_ = keep;
+  return file;
+}
+
+OutputFile::OutputFile(const fs::path& path) : path_(behind_link(path)) {
   std::error_code none;
-  if (fs::is_symlink(path, none)) path_ = fs::weakly_canonical(path, none);
-  if (path_.empty()) path_ = path;
   const fs::file_status there = fs::status(path_, none);
   in_place_ = fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there);
   if (in_place_) {
@@ -118,6 +145,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       temporary_(std::move(other.temporary_)),
       fd_(std::exchange(other.fd_, -1)),
       in_place_(other.in_place_),
+      partial_(other.partial_),
       size_(other.size_) {
   other.temporary_.clear();
 }
@@ -161,6 +189,11 @@ void OutputFile::write_at(std::uint64_t offset, const void* bytes, std::size_t s
   }
 }
 
+void OutputFile::sync() {
+  MT_CHECK(fd_ >= 0, "sync after commit, finish or failure of {}", path_.string());
+  if (::fdatasync(fd_) != 0 && !(in_place_ && (errno == EINVAL || errno == EROFS))) fail("fsync", errno);
+}
+
 void OutputFile::finish() {
   if (fd_ < 0) return;
   if (::fsync(fd_) != 0 && !(in_place_ && (errno == EINVAL || errno == EROFS))) fail("fsync", errno);
@@ -171,6 +204,7 @@ void OutputFile::publish() {
   if (in_place_) return;
   MT_CHECK(fd_ < 0 && !temporary_.empty(), "publish of {} needs finish() first", path_.string());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
+  if (partial_) ::unlink(temporary_.c_str());  // still there where a killed run had given the file both names
   temporary_.clear();
   fsync_directory(parent_of(path_));
 }

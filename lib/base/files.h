@@ -37,6 +37,10 @@ class OutputFile {
  public:
   // Opens `<path>.tmp.<pid>` beside `path`.   fails  Error{io}
   explicit OutputFile(const fs::path& path);
+  // The same for work that goes on after a kill: the temporary is `<path>.partial`, which a killed process leaves (a
+  // failing one removes it). Its first `keep` bytes stay, what is behind them goes; with 0 it begins anew.
+  //   needs  nobody else writes there (FileLock)   fails  Error{io}; Error{corrupt}: it has fewer bytes
+  static OutputFile partial(const fs::path& path, std::uint64_t keep);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
@@ -45,6 +49,8 @@ class OutputFile {
   void write_at(std::uint64_t offset, const void* bytes, std::size_t size);
   std::uint64_t size() const { return size_; }
   const fs::path& temporary_path() const { return temporary_; }
+  // What is written so far is on the disk.   fails  Error{io}; temporary removed
+  void sync();
 
   // fsync, rename to the final path, fsync the parent.   fails  Error{io}; temporary removed
   void commit();
@@ -54,12 +60,16 @@ class OutputFile {
   void publish();
 
  private:
+  OutputFile() = default;
   void fail(const char* act, int error_number);
   fs::path path_, temporary_;  // temporary_ is empty where path_ is written in place
   int fd_ = -1;
-  bool in_place_ = false;
+  bool in_place_ = false, partial_ = false;
   std::uint64_t size_ = 0;
 };
+
+// `<path>.partial`, where OutputFile::partial writes.
+fs::path partial_path(const fs::path& path);
 
 // A read-only memory map that keeps no descriptor. Empty files map to an empty span; those below 64 KiB are copied, since a
 // process may hold some 65,000 maps and no more.   fails  Error{io}

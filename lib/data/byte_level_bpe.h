@@ -47,6 +47,7 @@ class ByteLevelBpe final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override { parts_.tokens.decode(ids, out); }
   std::int32_t vocab_size() const override { return parts_.tokens.size(); }
   std::optional<Id> eod() const override { return parts_.eod; }
+  std::optional<Id> unknown() const override { return parts_.unknown; }
   const Surround& surround() const override { return parts_.surround; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 

@@ -58,6 +58,7 @@ class CharacterBpe {
   // Text that decides ids beside vocabulary and merges, for fingerprints.
   std::string description() const;
   const CharacterBpeParts& parts() const { return parts_; }
+  std::int32_t unknown() const { return unknown_; }  // -1: none
 
  private:
   void first_symbols(std::string_view piece, std::vector<std::int32_t>& ids) const;

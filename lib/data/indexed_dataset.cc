@@ -221,4 +221,28 @@ std::string IndexedDataset::content_text() const {
   return json_line(j);
 }
 
+TokenFileHashes IndexedDataset::hashes() const {
+  const fs::path path = sidecar_path(prefix_);
+  if (!fs::exists(path)) return {};
+  const Json j = read_json(path);
+  TokenFileHashes hashes;
+  if (j.contains("bin_xxh3")) hashes.bin = json_field<std::string>(j, "bin_xxh3", path.string());
+  if (j.contains("idx_xxh3")) hashes.idx = json_field<std::string>(j, "idx_xxh3", path.string());
+  return hashes;
+}
+
+bool IndexedDataset::verify() const {
+  const TokenFileHashes wanted = hashes();
+  if (wanted.bin.empty() && wanted.idx.empty()) return false;
+  const auto check = [this](const MappedFile& file, const std::string& hash, const fs::path& path) {
+    const std::string found = hash_text(xxh3(file.data(), file.size()));
+    if (hash.empty() || found == hash) return;
+    throw Error(Code::corrupt, fmt::format("its hash is {}, wanted {} as {} says", found, hash, sidecar_path(prefix_).string()),
+                path.string(), "the file was changed or damaged; get it again");
+  };
+  check(idx_, wanted.idx, idx_path(prefix_));
+  check(bin_, wanted.bin, bin_path(prefix_));
+  return true;
+}
+
 }  // namespace mt::data

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,11 @@ struct TokenFileOrigin {
   std::vector<std::int32_t> before, after;  // ids that stand around every text, as the tokenizer puts them
 };
 
+// What the sidecar says of the bytes: XXH3 of both files, sixteen hex digits each; "" where it does not say.
+struct TokenFileHashes {
+  std::string bin, idx;
+};
+
 // The sidecar of a token file, without opening the file where there is one; nothing where there is none.
 //   fails  as IndexedDataset and origin()
 std::optional<TokenFileOrigin> origin_of(const std::string& name);
@@ -83,6 +89,11 @@ class IndexedDataset {
 
   // The sidecar, if there is one.   fails  Error{corrupt}: a vocabulary below 1, an end token outside it
   std::optional<TokenFileOrigin> origin() const;
+  // What the sidecar says, and what is true.   cost  verify reads both files once
+  TokenFileHashes hashes() const;
+  //   gives  false: the sidecar holds no hashes, or there is none
+  //   fails  Error{corrupt} naming the file whose hash is another
+  bool verify() const;
 
   // What says that this is the token file an index was made of: sizes, a hash of .idx, hashes of some blocks of .bin and
   // when it was last written. JSON in one line.
@@ -102,6 +113,16 @@ class IndexedDataset {
   const std::byte *lengths_ = nullptr, *pointers_ = nullptr, *documents_ = nullptr;
 };
 
+// How far a token file is written, on the disk.
+struct TokenFileMark {
+  std::int64_t sequences = 0, documents = 0, tokens = 0;
+  std::string bin_hash;  // of the tokens up to there
+};
+
+// What a killed run leaves for another to go on from: PREFIX.bin.partial, PREFIX.lengths.partial, PREFIX.documents.partial
+// and PREFIX.journal (data/encode_journal.h).
+std::vector<std::filesystem::path> leftover_paths(const std::string& prefix);
+
 // Writes a token file. Nothing appears at the final paths before commit(); dropped without it, the temporaries go.
 //
 //   IndexedWriter writer(prefix, token_type_for(vocab_size), force);
@@ -113,6 +134,13 @@ class IndexedWriter {
   // with the number of documents.
   //   fails  Error{io}: the directory is missing or not writable, or a file of the prefix exists and `force` is false
   IndexedWriter(std::string prefix, TokenType type, bool force);
+  // The same in temporaries that outlive a kill (leftover_paths), going on from `from`; null: begun anew, and what a
+  // killed run left goes.
+  //   committing  the killed run may have been inside commit(): files at the final paths that hold what this one is to
+  //               hold are taken for ours
+  //   fails  Error{corrupt}: the temporaries are not what `from` says; they stay
+  //   cost   reads what is there once
+  IndexedWriter(std::string prefix, TokenType type, bool force, const TokenFileMark* from, bool committing);
   ~IndexedWriter();
   IndexedWriter(const IndexedWriter&) = delete;
   IndexedWriter& operator=(const IndexedWriter&) = delete;
@@ -128,13 +156,17 @@ class IndexedWriter {
                   std::span<const std::int32_t> document_sequences);
 
   // Append another file as Megatron's merge does: its sequences, then its boundaries shifted.
-  //   fails  Error{data}: another width
+  //   fails  Error{data}: another width; Error{corrupt}: .bin is not its sequences end to end
   void add_file(const IndexedDataset& other);
 
   std::int64_t num_sequences() const;
   std::int64_t num_documents() const;
   std::int64_t num_tokens() const;
   TokenType type() const;
+  // Bring all of it to the disk and say how far that is.   fails  Error{io}
+  TokenFileMark mark();
+  // Hand the tokens written so far to `take` in blocks of whole ids.
+  void replay_tokens(const std::function<void(std::span<const std::byte>)>& take);
 
   // Write .idx, fsync all, then publish .bin, the sidecar, and .idx last: a reader that finds .idx finds all three
   // whole. With `force`, an old .idx is removed before the new .bin appears.

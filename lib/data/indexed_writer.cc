@@ -1,70 +1,21 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "data/indexed_dataset.h"
+#include "data/spill_file.h"
 
 namespace mt::data {
 
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{1} << 20;
-
-// Values written now and read back once, in a file without a name: gone whatever kills the process.
-class Spill {
- public:
-  explicit Spill(const fs::path& beside) {
-    std::string name = beside.string() + ".spill.XXXXXX";
-    fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (fd_ < 0) throw Error(Code::io, "cannot create a temporary file: " + errno_text(errno), name);
-    ::unlink(name.c_str());
-    where_ = name;
-  }
-  ~Spill() { ::close(fd_); }
-  Spill(const Spill&) = delete;
-  Spill& operator=(const Spill&) = delete;
-
-  void add(std::span<const std::byte> bytes) {
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-    if (buffer_.size() >= kBuffer) flush();
-  }
-  // Hand every byte, in order and in blocks of a multiple of 8 bytes, to `take`.
-  template <class Take>
-  void replay(Take take) {
-    flush();
-    std::vector<std::byte> block(kBuffer);
-    for (off_t at = 0;;) {
-      const ssize_t n = ::pread(fd_, block.data(), block.size(), at);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error(Code::io, "cannot read back: " + errno_text(errno), where_);
-      if (n == 0) return;
-      take(std::span<const std::byte>(block.data(), static_cast<std::size_t>(n)));
-      at += n;
-    }
-  }
-
- private:
-  void flush() {
-    for (std::size_t done = 0; done < buffer_.size();) {
-      const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error(Code::io, "cannot write: " + errno_text(errno), where_);
-      done += static_cast<std::size_t>(n);
-    }
-    buffer_.clear();
-  }
-  int fd_;
-  std::string where_;
-  std::vector<std::byte> buffer_;
-};
 
 template <class T>
 std::span<const std::byte> bytes_of_value(const T& value) {
@@ -90,31 +41,71 @@ void refuse_existing(const std::string& prefix, bool force) {
   }
 }
 
+fs::path lengths_path(const std::string& prefix) { return prefix + ".lengths.partial"; }
+fs::path documents_path(const std::string& prefix) { return prefix + ".documents.partial"; }
+
+// The first `bytes` of a file, a block at a time.   fails  Error{corrupt}: there are fewer
+void read_blocks(const fs::path& path, std::uint64_t bytes, const std::function<void(std::span<const std::byte>)>& take) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::byte> block(kBuffer);
+  while (bytes > 0) {
+    const std::uint64_t n = std::min<std::uint64_t>(bytes, block.size());
+    if (!file.read(reinterpret_cast<char*>(block.data()), static_cast<std::streamsize>(n))) {
+      throw Error(Code::corrupt, fmt::format("ends {} bytes early", bytes - static_cast<std::uint64_t>(file.gcount())),
+                  path.string());
+    }
+    take(std::span<const std::byte>(block).first(n));
+    bytes -= n;
+  }
+}
+
+bool same_content(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const std::uintmax_t size = fs::file_size(a, error);
+  if (error || fs::file_size(b, error) != size || error) return false;
+  const auto hash = [size](const fs::path& path) {
+    Xxh3Stream stream;
+    read_blocks(path, size, [&](std::span<const std::byte> block) { stream.update(block.data(), block.size()); });
+    return stream.digest();
+  };
+  return hash(a) == hash(b);
+}
+
 }  // namespace
+
+std::vector<fs::path> leftover_paths(const std::string& prefix) {
+  return {prefix + ".journal", partial_path(bin_path(prefix)), lengths_path(prefix), documents_path(prefix)};
+}
 
 struct IndexedWriter::State {
   std::optional<FileLock> lock;
   std::string prefix;
   TokenType type;
-  bool force;
-  OutputFile bin;
-  Spill lengths, documents;
+  bool force, committing = false;
+  std::optional<OutputFile> bin;  // empty: has its name already
+  std::optional<SpillFile> lengths, documents;
+  Xxh3Stream bin_hash;
   std::vector<std::byte> buffer;
   std::int64_t num_sequences = 0, num_documents = 0, num_tokens = 0;
 
-  State(std::string p, TokenType t, bool f)
-      : prefix(std::move(p)),
-        type(t),
-        force(f),
-        bin(bin_path(prefix)),
-        lengths(idx_path(prefix)),
-        documents(idx_path(prefix)) {}
+  State(std::string p, TokenType t, bool f) : prefix(std::move(p)), type(t), force(f) {}
 
+  std::uint64_t bin_bytes() const { return static_cast<std::uint64_t>(num_tokens * bytes_of(type)); }
+  // Where the tokens are now.
+  fs::path bin_place() const { return bin ? bin->temporary_path() : bin_path(prefix); }
+  void write(std::span<const std::byte> bytes) {
+    bin_hash.update(bytes.data(), bytes.size());
+    bin->write(bytes.data(), bytes.size());
+  }
   void flush() {
-    bin.write(buffer.data(), buffer.size());
+    if (!buffer.empty()) write(buffer);
     buffer.clear();
   }
-  void write_index(OutputFile& idx);
+  void remove_leftovers() const;
+  void take_up(const TokenFileMark& from);
+  std::string write_index(OutputFile& idx);
+  std::string sidecar_text(const std::optional<TokenFileOrigin>& origin, const std::string& idx_hash);
   void replace(OutputFile& idx, const std::string& sidecar);
   void add_new(const OutputFile& idx, const std::string& sidecar);
 };
@@ -123,10 +114,67 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, bool force) {
   FileLock lock = lock_of(prefix);
   refuse_existing(prefix, force);
   state_ = std::make_unique<State>(std::move(prefix), type, force);
-  state_->lock.emplace(std::move(lock));
+  State& s = *state_;
+  s.lock.emplace(std::move(lock));
+  s.remove_leftovers();
+  s.bin.emplace(bin_path(s.prefix));
+  s.lengths.emplace(idx_path(s.prefix));
+  s.documents.emplace(idx_path(s.prefix));
+}
+
+IndexedWriter::IndexedWriter(std::string prefix, TokenType type, bool force, const TokenFileMark* from, bool committing) {
+  FileLock lock = lock_of(prefix);
+  if (!committing) refuse_existing(prefix, force);
+  state_ = std::make_unique<State>(std::move(prefix), type, force);
+  State& s = *state_;
+  s.lock.emplace(std::move(lock));
+  s.committing = committing;
+  if (from == nullptr) s.remove_leftovers();
+  s.take_up(from != nullptr ? *from : TokenFileMark());
 }
 
 IndexedWriter::~IndexedWriter() = default;
+
+void IndexedWriter::State::remove_leftovers() const {
+  for (const fs::path& path : leftover_paths(prefix)) {
+    std::error_code error;
+    if (fs::remove(path, error)) log::info("removed {}, left by a run that was killed", path.string());
+  }
+}
+
+void IndexedWriter::State::take_up(const TokenFileMark& from) {
+  num_sequences = from.sequences;
+  num_documents = from.documents;
+  num_tokens = from.tokens;
+  const fs::path partial = partial_path(bin_path(prefix));
+  const bool has_its_name = committing && !fs::exists(partial) && fs::exists(bin_path(prefix));
+  const auto check = [&](bool right, const fs::path& path) {
+    if (right) return;
+    throw Error(Code::corrupt, "is not what the killed run wrote", path.string(), "run again without --resume");
+  };
+  if (num_tokens > 0) {
+    const fs::path place = has_its_name ? bin_path(prefix) : partial;
+    if (has_its_name) check(fs::file_size(place) == bin_bytes(), place);
+    read_blocks(place, bin_bytes(), [&](std::span<const std::byte> block) { bin_hash.update(block.data(), block.size()); });
+    check(hash_text(bin_hash.digest()) == from.bin_hash, place);
+  }
+  std::int64_t tokens = 0, last_boundary = 0;
+  read_blocks(lengths_path(prefix), static_cast<std::uint64_t>(4 * num_sequences), [&](std::span<const std::byte> block) {
+    for (std::size_t i = 0; i < block.size(); i += 4) {
+      std::int32_t n = 0;
+      std::memcpy(&n, block.data() + i, 4);
+      tokens += n;
+    }
+  });
+  read_blocks(documents_path(prefix), static_cast<std::uint64_t>(8 * num_documents), [&](std::span<const std::byte> block) {
+    std::memcpy(&last_boundary, block.data() + block.size() - 8, 8);
+  });
+  check(tokens == num_tokens, lengths_path(prefix));
+  check(last_boundary == num_sequences, documents_path(prefix));
+  if (!has_its_name) bin.emplace(OutputFile::partial(bin_path(prefix), bin_bytes()));
+  lengths.emplace(lengths_path(prefix), static_cast<std::uint64_t>(4 * num_sequences));
+  documents.emplace(documents_path(prefix), static_cast<std::uint64_t>(8 * num_documents));
+}
 
 void IndexedWriter::add_sequence(std::span<const std::int32_t> ids) {
   State& s = *state_;
@@ -143,14 +191,14 @@ void IndexedWriter::add_sequence(std::span<const std::int32_t> ids) {
     }
     std::memcpy(s.buffer.data() + old + i * width, &ids[i], width);  // little-endian, as the format wants
   }
-  s.lengths.add(bytes_of_value(static_cast<std::int32_t>(ids.size())));
+  s.lengths->add(bytes_of_value(static_cast<std::int32_t>(ids.size())));
   ++s.num_sequences;
   s.num_tokens += static_cast<std::int64_t>(ids.size());
   if (s.buffer.size() >= kBuffer) s.flush();
 }
 
 void IndexedWriter::end_document() {
-  state_->documents.add(bytes_of_value(state_->num_sequences));
+  state_->documents->add(bytes_of_value(state_->num_sequences));
   ++state_->num_documents;
 }
 
@@ -164,8 +212,8 @@ void IndexedWriter::add_packed(std::span<const std::byte> ids, std::span<const s
                sequences == static_cast<std::int64_t>(lengths.size()),
            "{} tokens in {} bytes, {} of {} sequences", tokens, ids.size(), sequences, lengths.size());
   s.flush();
-  s.bin.write(ids.data(), ids.size());
-  s.lengths.add(std::as_bytes(lengths));
+  s.write(ids);
+  s.lengths->add(std::as_bytes(lengths));
   for (const std::int32_t n : document_sequences) {
     s.num_sequences += n;
     end_document();
@@ -181,10 +229,16 @@ void IndexedWriter::add_file(const IndexedDataset& other) {
         fmt::format("tokens are {}: wanted {} as in the first file", other.type_name(), token_type_name(s.type)),
         other.prefix());
   }
+  if (static_cast<std::int64_t>(other.bin().size()) != other.num_tokens() * bytes_of(s.type)) {
+    throw Error(Code::corrupt,
+                fmt::format("{} bytes for {} tokens: its sequences do not follow each other without gaps", other.bin().size(),
+                            other.num_tokens()),
+                bin_path(other.prefix()).string(), "the file is cut or damaged; write it again");
+  }
   const std::int64_t first = s.num_sequences;
   s.flush();
-  s.bin.write(other.bin().data(), other.bin().size());
-  for (std::int64_t i = 0; i < other.num_sequences(); ++i) s.lengths.add(bytes_of_value(other.length(i)));
+  read_blocks(bin_path(other.prefix()), other.bin().size(), [&](std::span<const std::byte> block) { s.write(block); });
+  for (std::int64_t i = 0; i < other.num_sequences(); ++i) s.lengths->add(bytes_of_value(other.length(i)));
   for (std::int64_t d = 0; d < other.num_documents(); ++d) {
     s.num_sequences = first + other.document_end(d);
     end_document();
@@ -197,7 +251,27 @@ std::int64_t IndexedWriter::num_documents() const { return state_->num_documents
 std::int64_t IndexedWriter::num_tokens() const { return state_->num_tokens; }
 TokenType IndexedWriter::type() const { return state_->type; }
 
-void IndexedWriter::State::write_index(OutputFile& idx) {
+TokenFileMark IndexedWriter::mark() {
+  State& s = *state_;
+  s.flush();
+  if (s.bin) s.bin->sync();
+  s.lengths->sync();
+  s.documents->sync();
+  return {s.num_sequences, s.num_documents, s.num_tokens, hash_text(s.bin_hash.digest())};
+}
+
+void IndexedWriter::replay_tokens(const std::function<void(std::span<const std::byte>)>& take) {
+  state_->flush();
+  read_blocks(state_->bin_place(), state_->bin_bytes(), take);
+}
+
+// Gives the hash of what it wrote.
+std::string IndexedWriter::State::write_index(OutputFile& idx) {
+  Xxh3Stream hash;
+  const auto put = [&](const void* bytes, std::size_t size) {
+    hash.update(bytes, size);
+    idx.write(bytes, size);
+  };
   std::array<std::byte, 34> header{};
   const std::uint64_t version = 1, sequences = static_cast<std::uint64_t>(num_sequences),
                       entries = static_cast<std::uint64_t>(num_documents) + 1;
@@ -206,11 +280,11 @@ void IndexedWriter::State::write_index(OutputFile& idx) {
   header[17] = static_cast<std::byte>(type);
   std::memcpy(header.data() + 18, &sequences, 8);
   std::memcpy(header.data() + 26, &entries, 8);
-  idx.write(header.data(), header.size());
-  lengths.replay([&](std::span<const std::byte> block) { idx.write(block.data(), block.size()); });
+  put(header.data(), header.size());
+  lengths->replay([&](std::span<const std::byte> block) { put(block.data(), block.size()); });
   std::int64_t pointer = 0;
   std::vector<std::int64_t> pointers;
-  lengths.replay([&](std::span<const std::byte> block) {
+  lengths->replay([&](std::span<const std::byte> block) {
     MT_CHECK(block.size() % 4 == 0, "a block of {} bytes", block.size());
     pointers.resize(block.size() / 4);
     for (std::size_t i = 0; i < pointers.size(); ++i) {
@@ -219,11 +293,12 @@ void IndexedWriter::State::write_index(OutputFile& idx) {
       pointers[i] = pointer;
       pointer += n * bytes_of(type);
     }
-    idx.write(pointers.data(), pointers.size() * 8);
+    put(pointers.data(), pointers.size() * 8);
   });
   const std::int64_t first_boundary = 0;
-  idx.write(&first_boundary, 8);
-  documents.replay([&](std::span<const std::byte> block) { idx.write(block.data(), block.size()); });
+  put(&first_boundary, 8);
+  documents->replay([&](std::span<const std::byte> block) { put(block.data(), block.size()); });
+  return hash_text(hash.digest());
 }
 
 void IndexedWriter::State::replace(OutputFile& idx, const std::string& sidecar) {
@@ -233,7 +308,7 @@ void IndexedWriter::State::replace(OutputFile& idx, const std::string& sidecar) 
     if (error) throw Error(Code::io, "cannot remove: " + error.message(), idx_path(prefix).string());
     fsync_directory(idx_path(prefix).has_parent_path() ? idx_path(prefix).parent_path() : fs::path("."));
   }
-  bin.publish();
+  if (bin) bin->publish();
   if (!sidecar.empty()) {
     write_file_atomic(sidecar_path(prefix), sidecar);
   } else {
@@ -245,14 +320,15 @@ void IndexedWriter::State::replace(OutputFile& idx, const std::string& sidecar) 
 
 // Files of these names that appeared meanwhile stay as they are; what of ours had its name already goes again.
 void IndexedWriter::State::add_new(const OutputFile& idx, const std::string& sidecar) {
-  refuse_existing(prefix, false);
+  if (!committing) refuse_existing(prefix, false);
   std::vector<fs::path> ours;
-  const auto name = [&ours](const OutputFile& file, const fs::path& path) {
+  const auto name = [&](const OutputFile& file, const fs::path& path) {
+    if (committing && fs::exists(path) && same_content(file.temporary_path(), path)) return;
     publish_new(file, path);
     ours.push_back(path);
   };
   try {
-    name(bin, bin_path(prefix));
+    if (bin) name(*bin, bin_path(prefix));
     if (!sidecar.empty()) {
       OutputFile file(sidecar_path(prefix));
       file.write(sidecar.data(), sidecar.size());
@@ -267,28 +343,32 @@ void IndexedWriter::State::add_new(const OutputFile& idx, const std::string& sid
   }
 }
 
+std::string IndexedWriter::State::sidecar_text(const std::optional<TokenFileOrigin>& origin, const std::string& idx_hash) {
+  if (!origin) return "";
+  Json j{{"tokenizer_type", origin->tokenizer_type},
+         {"tokenizer_fingerprint", origin->fingerprint},
+         {"vocab_size", origin->vocab_size},
+         {"eod", nullptr},
+         {"eod_appended", origin->eod_appended},
+         {"documents", num_documents},
+         {"sequences", num_sequences},
+         {"tokens", num_tokens},
+         {"bin_xxh3", hash_text(bin_hash.digest())},
+         {"idx_xxh3", idx_hash}};
+  if (origin->eod) j["eod"] = *origin->eod;
+  if (!origin->before.empty()) j["before"] = origin->before;
+  if (!origin->after.empty()) j["after"] = origin->after;
+  return j.dump(2) + "\n";
+}
+
 void IndexedWriter::commit(const std::optional<TokenFileOrigin>& origin) {
   State& s = *state_;
   s.flush();
-  s.bin.finish();
+  if (s.bin) s.bin->finish();
   OutputFile idx(idx_path(s.prefix));
-  s.write_index(idx);
+  const std::string idx_hash = s.write_index(idx);
   idx.finish();
-  std::string sidecar;
-  if (origin) {
-    Json j{{"tokenizer_type", origin->tokenizer_type},
-           {"tokenizer_fingerprint", origin->fingerprint},
-           {"vocab_size", origin->vocab_size},
-           {"eod", nullptr},
-           {"eod_appended", origin->eod_appended},
-           {"documents", s.num_documents},
-           {"sequences", s.num_sequences},
-           {"tokens", s.num_tokens}};
-    if (origin->eod) j["eod"] = *origin->eod;
-    if (!origin->before.empty()) j["before"] = origin->before;
-    if (!origin->after.empty()) j["after"] = origin->after;
-    sidecar = j.dump(2) + "\n";
-  }
+  const std::string sidecar = s.sidecar_text(origin, idx_hash);
   if (s.force) s.replace(idx, sidecar);
   else s.add_new(idx, sidecar);
 }

@@ -1,5 +1,6 @@
 #include "data/input_reader.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,11 +20,6 @@
 
 namespace mt::data {
 
-namespace {
-
-constexpr std::size_t kBuffer = std::size_t{256} << 10;
-constexpr std::uint64_t kXzMemory = std::uint64_t{1} << 30;
-
 Packing packing_of(std::string_view head) {
   const auto starts = [head](std::string_view magic) { return head.starts_with(magic); };
   if (starts({"\x1F\x8B\x08", 3})) return Packing::gzip;
@@ -36,6 +32,25 @@ Packing packing_of(std::string_view head) {
     if (block == "1AY&SY" || block == "\x17\x72\x45\x38\x50\x90") return Packing::bzip2;
   }
   return Packing::none;
+}
+
+const char* packing_name(Packing packing) {
+  constexpr const char* kNames[] = {"none", "gzip", "zstd", "xz", "bzip2"};
+  return kNames[static_cast<int>(packing)];
+}
+
+namespace {
+
+constexpr std::size_t kBuffer = std::size_t{256} << 10;
+constexpr std::uint64_t kXzMemory = std::uint64_t{1} << 30;
+
+// All there is, and only the beginning of the bytes that packed files begin with; no text begins so (bzip2's would).
+bool is_cut_magic(std::string_view all) {
+  for (const std::string_view magic : {std::string_view("\x1F\x8B\x08", 3), std::string_view("\x28\xB5\x2F\xFD", 4),
+                                       std::string_view("\xFD" "7zXZ\0", 6)}) {
+    if (all.size() >= 2 && all.size() < magic.size() && magic.starts_with(all)) return true;
+  }
+  return false;
 }
 
 // What an unpacker did with a stretch of input.
@@ -160,6 +175,7 @@ struct InputReader::State {
   std::string name;
   std::vector<char> buffer = std::vector<char>(kBuffer);
   std::size_t begin = 0, end = 0;  // of what is read and not used
+  std::uint64_t taken = 0;         // bytes read from fd
   bool at_end = false;
   bool between_parts = false;  // a packed part is complete, the next has not begun
   Packing packing = Packing::none;
@@ -181,6 +197,7 @@ struct InputReader::State {
       if (n < 0) throw Error(Code::io, "cannot read: " + errno_text(errno), name);
       at_end = n == 0;
       end += static_cast<std::size_t>(n);
+      taken += static_cast<std::size_t>(n);
       if (end >= 16) return;  // enough to tell what it is; a pipe is not waited for
     }
   }
@@ -239,6 +256,11 @@ InputReader::InputReader(int fd, std::string name) : state_(std::make_unique<Sta
   state_->name = std::move(name);
   state_->fill();
   state_->packing = packing_of(state_->rest());
+  if (state_->at_end && is_cut_magic(state_->rest())) {
+    if (fd > STDIN_FILENO) ::close(fd);
+    throw Error(Code::corrupt, fmt::format("cut off: {} bytes, the beginning of a packed file", state_->rest().size()),
+                state_->name);
+  }
   switch (state_->packing) {
     case Packing::gzip: state_->gzip = std::make_unique<Gzip>(); break;
     case Packing::zstd: state_->zstd = std::make_unique<Zstd>(); break;
@@ -259,6 +281,29 @@ InputReader& InputReader::operator=(InputReader&& other) noexcept {
 }
 
 Packing InputReader::packing() const { return state_->packing; }
+
+std::uint64_t InputReader::used() const { return state_->taken - (state_->end - state_->begin); }
+
+bool InputReader::skip(std::uint64_t bytes) {
+  State& s = *state_;
+  struct stat st {};
+  if (s.packing == Packing::none && ::fstat(s.fd, &st) == 0 && S_ISREG(st.st_mode)) {
+    const std::uint64_t to = used() + bytes;
+    if (to > static_cast<std::uint64_t>(st.st_size)) return false;
+    if (::lseek(s.fd, static_cast<off_t>(to), SEEK_SET) < 0) throw Error(Code::io, "cannot seek: " + errno_text(errno), s.name);
+    s.begin = s.end = 0;
+    s.at_end = false;
+    s.taken = to;
+    return true;
+  }
+  std::vector<char> block(std::min<std::uint64_t>(bytes, kBuffer));
+  while (bytes > 0) {
+    const std::size_t n = read(block.data(), std::min<std::uint64_t>(bytes, block.size()));
+    if (n == 0) return false;
+    bytes -= n;
+  }
+  return true;
+}
 
 std::size_t InputReader::read(char* to, std::size_t size) {
   State& s = *state_;
@@ -281,6 +326,7 @@ std::size_t InputReader::read(char* to, std::size_t size) {
     const ssize_t n = s.at_end ? 0 : ::read(s.fd, to, size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error(Code::io, "cannot read: " + errno_text(errno), s.name);
+    s.taken += static_cast<std::size_t>(n);
     return static_cast<std::size_t>(n);
   }
 }

@@ -6,17 +6,24 @@
 // Code: data/input_reader.cc. Tests: tests/data/input_reader_test.cc.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace mt::data {
 
 enum class Packing { none, gzip, zstd, xz, bzip2 };
 
+// What the first bytes of a file are; none: not packed, or too few to say (gzip 3, zstd 4, xz 6, bzip2 10).
+Packing packing_of(std::string_view head);
+// "gzip", "zstd", "xz", "bzip2", "none": also the name of the program.
+const char* packing_name(Packing packing);
+
 class InputReader {
  public:
   // Takes over `fd` unless it is standard input; `name` goes into errors.
-  //   fails  Error{io}: the first read
+  //   fails  Error{io}: the first read; Error{corrupt}: all there is is the beginning of a packed file's first bytes
   InputReader(int fd, std::string name);
   ~InputReader();
   InputReader(InputReader&&) noexcept;
@@ -25,7 +32,12 @@ class InputReader {
   // Up to `size` unpacked bytes.   gives  0 at the end
   //   fails  Error{io}; Error{corrupt}: damaged or cut off, with the unpacker's words
   std::size_t read(char* to, std::size_t size);
+  // Go on behind the next `bytes` unpacked ones: a seek where it is a plain file, else they are read.
+  //   gives  false: there are not as many
+  [[nodiscard]] bool skip(std::uint64_t bytes);
   Packing packing() const;
+  // Bytes of the file itself that are used so far, packed as they are.
+  std::uint64_t used() const;
 
  private:
   struct State;

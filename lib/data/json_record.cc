@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_reason.h"
+#include "data/mend_text.h"
 #include "data/text_source.h"
 #include "data/unicode.h"
 
@@ -54,8 +55,8 @@ bool is_blank(std::string_view line) {
 
 }  // namespace
 
-RecordReader::RecordReader(std::vector<std::string> keys)
-    : parser_(std::make_unique<Parser>()), keys_(std::move(keys)), values_(keys_.size()) {
+RecordReader::RecordReader(std::vector<std::string> keys, Mend mend)
+    : parser_(std::make_unique<Parser>()), keys_(std::move(keys)), values_(keys_.size()), mend_(mend) {
   MT_CHECK(!keys_.empty(), "no keys");
 }
 
@@ -65,6 +66,7 @@ void RecordReader::start(const TextChunk& chunk) {
   chunk_ = &chunk;
   at_ = 0;
   line_ = chunk.first_line;
+  dealt_ = chunk.first_dealt;
 }
 
 RecordReader::Step RecordReader::next() {
@@ -95,21 +97,38 @@ RecordReader::Step RecordReader::next_line() {
     const std::string_view line = text.substr(at_, end - at_);
     at_ = end + 1;
     fault_.line = line_++;
+    if (chunk_->deal > 1 && dealt_++ % chunk_->deal != chunk_->pass) continue;
     if (!is_blank(line)) return take_json(line);
     ++blank_lines_;
   }
   return Step::end;
 }
 
+RecordReader::Step RecordReader::refuse_json(std::string_view line, const char* reason) {
+  if (line.starts_with("\xEF\xBB\xBF")) {
+    return bad("a byte order mark in front of the record, as files joined end to end have", 1, line);
+  }
+  const Diagnosis d = diagnose(line, reason);
+  if (line.starts_with('[')) return bad(d.reason + " (a JSON array? wanted one object a line)", d.column, line);
+  const bool at_start = fault_.line == 1 && !line.starts_with('{');
+  bad(d.reason, d.column, line);
+  if (at_start) fault_.likely = BadRecord::Likely::plain_text;
+  return Step::bad;
+}
+
 RecordReader::Step RecordReader::take_json(std::string_view line) {
+  raw_ = line;
+  mended_ = 0;
   dom::element root;
   if (const auto error = parser_->parser.parse(line.data(), line.size(), false).get(root)) {
-    const Diagnosis d = diagnose(line, simdjson::error_message(error));
-    if (line.starts_with('[')) return bad(d.reason + " (a JSON array? wanted one object a line)", d.column, line);
-    const bool at_start = fault_.line == 1 && !line.starts_with('{');
-    bad(d.reason, d.column, line);
-    if (at_start) fault_.likely = BadRecord::Likely::plain_text;
-    return Step::bad;
+    if (mend_ == Mend::no) return refuse_json(line, simdjson::error_message(error));
+    mended_text_.clear();
+    mended_ = mend_json(line, mended_text_);
+    const std::size_t size = mended_text_.size();
+    mended_text_.append(simdjson::SIMDJSON_PADDING, ' ');
+    if (mended_ == 0 || parser_->parser.parse(mended_text_.data(), size, false).get(root) != simdjson::SUCCESS) {
+      return refuse_json(line, simdjson::error_message(error));
+    }
   }
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) {
@@ -166,18 +185,29 @@ RecordReader::Step RecordReader::next_text() {
       ++blank_lines_;
       continue;
     }
-    const std::size_t invalid = find_invalid_utf8(document);
-    if (invalid != std::string_view::npos) {
-      const std::string_view before = document.substr(0, invalid);
-      const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
-      fault_.line += std::count(before.begin(), before.end(), '\n');
-      return bad(fmt::format("byte 0x{:02x} is not valid UTF-8", static_cast<unsigned char>(document[invalid])),
-                 static_cast<std::int64_t>(invalid - line_start) + 1, document);
-    }
-    for (std::vector<std::string_view>& values : values_) values.assign(1, document);
-    return Step::record;
+    return take_text(document);
   }
   return Step::end;
+}
+
+RecordReader::Step RecordReader::take_text(std::string_view document) {
+  raw_ = document;
+  mended_ = 0;
+  const std::size_t invalid = find_invalid_utf8(document);
+  if (invalid != std::string_view::npos && mend_ == Mend::no) {
+    const std::string_view before = document.substr(0, invalid);
+    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
+    fault_.line += std::count(before.begin(), before.end(), '\n');
+    return bad(fmt::format("byte 0x{:02x} is not valid UTF-8", static_cast<unsigned char>(document[invalid])),
+               static_cast<std::int64_t>(invalid - line_start) + 1, document);
+  }
+  if (invalid != std::string_view::npos) {
+    mended_text_.clear();
+    mended_ = replace_invalid_utf8(document, mended_text_);
+    document = mended_text_;
+  }
+  for (std::vector<std::string_view>& values : values_) values.assign(1, document);
+  return Step::record;
 }
 
 }  // namespace mt::data

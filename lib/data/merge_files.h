@@ -1,7 +1,7 @@
 #pragma once
 // Join token files into one, as Megatron's merge does: .bin end to end, document boundaries shifted.
 //
-// Code: data/merge_files.cc. Tests: tests/data/indexed_dataset_test.cc.
+// Code: data/merge_files.cc. Tests: tests/data/merge_files_test.cc.
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,13 @@
 namespace mt::data {
 
 struct MergeReport {
-  std::int64_t documents = 0, sequences = 0, tokens = 0;
+  std::int64_t files = 0, documents = 0, sequences = 0, tokens = 0;
 };
+
+// The token files that names stand for, in the order they are merged: a name itself, or for a directory every token file
+// in it (not below), in byte order of their names, as Megatron's merge takes them.
+//   fails  Error{data}: a directory without token files, a .bin in it without .idx or the other way round; Error{io}
+std::vector<std::string> expand_prefixes(const std::vector<std::string>& names);
 
 // Merge in the given order; the result is what one run over the joined text gives. Temporaries that a killed run left
 // beside the outputs go first.
@@ -19,7 +24,7 @@ struct MergeReport {
 //   fails  before writing: Error{usage}: no file, an output that is an input; Error{data}: files of another width or
 //          another tokenizer, named; Error{io}, Error{corrupt} from the files. Then Error{io}: disk full; nothing is
 //          left at the final paths
-//   cost   bytes read and written once
+//   cost   .bin read and written once, .idx read twice; one file is open at a time
 MergeReport merge_files(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool force);
 
 }  // namespace mt::data

@@ -50,6 +50,10 @@ class PipelineTokenizer final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override;
   std::int32_t vocab_size() const override { return parts_.tokens.size(); }
   std::optional<Id> eod() const override { return parts_.eod; }
+  std::optional<Id> unknown() const override {
+    const Id id = std::visit([](const auto& model) { return model.unknown(); }, parts_.model);
+    return id < 0 ? std::nullopt : std::optional<Id>(id);
+  }
   const Surround& surround() const override { return parts_.surround; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 

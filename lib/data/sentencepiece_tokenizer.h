@@ -35,6 +35,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override;
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(model_.pieces.size()); }
   std::optional<Id> eod() const override { return eod_; }
+  std::optional<Id> unknown() const override { return unknown_ < 0 ? std::nullopt : std::optional<Id>(unknown_); }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:

@@ -70,6 +70,9 @@ class Tokenizer {
   // The id that ends a document, or nothing; see require_eod.
   virtual std::optional<Id> eod() const = 0;
 
+  // The id that stands for text without a token, where the kind has one.
+  virtual std::optional<Id> unknown() const { return std::nullopt; }
+
   // What belongs around a text; encode leaves it to the caller. Part of no fingerprint.
   virtual const Surround& surround() const;
 

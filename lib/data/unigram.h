@@ -55,6 +55,7 @@ class Unigram {
 
   std::string description() const;
   const UnigramParts& parts() const { return parts_; }
+  std::int32_t unknown() const { return parts_.unknown; }  // -1: none
 
  private:
   template <bool single>

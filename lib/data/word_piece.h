@@ -32,6 +32,7 @@ class WordPiece {
   //   cost   the tries are built again
   void hide(const TokenTable& tokens, const std::vector<std::int32_t>& ids);
   std::string description() const;
+  std::int32_t unknown() const { return unknown_; }  // -1: none
 
  private:
   WordPieceParts parts_;
@@ -46,6 +47,7 @@ class WordLevel {
   //   fails  Error{data}: a word that is no token, and the unknown token is none either
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
   std::string description() const { return "word-level"; }
+  std::int32_t unknown() const { return unknown_; }  // -1: none
 
  private:
   PrefixTrie words_;

@@ -20,11 +20,17 @@ inline std::filesystem::path test_data() {
   return std::filesystem::path(source != nullptr ? source : ".") / ".." / "shared" / "data";
 }
 
+// Where fsync costs nothing, if there is such a place.
+inline std::filesystem::path memory_directory() {
+  return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
+}
+
 // A directory of its own for a test, removed at the end.
 class ScratchDirectory {
  public:
-  ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "mt-data-XXXXXX").string();
+  ScratchDirectory() : ScratchDirectory(std::filesystem::temp_directory_path()) {}
+  explicit ScratchDirectory(const std::filesystem::path& base) {
+    std::string name = (base / "mt-data-XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
   ~ScratchDirectory() {

@@ -1,0 +1,121 @@
+// Many token files into one: directories, thousands of files with few descriptors, the bytes of one run.
+
+#include "data/merge_files.h"
+
+#include <fstream>
+
+#include <sys/resource.h>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "data/byte_tokenizer.h"
+#include "data/encode_corpus.h"
+#include "test_data.h"
+
+namespace mt::data {
+namespace {
+
+std::string refusal(const std::function<void()>& act, Code code) {
+  try {
+    act();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(MergeFiles, a_directory_is_its_token_files_by_name_as_one_run_over_their_texts) {
+  const ScratchDirectory dir;
+  fs::create_directory(dir / "parts");
+  std::string joined;
+  EncodeJob job;
+  job.append_eod = true;
+  // Documents that are empty, first, last and alone in a file; names whose byte order is not that of numbers.
+  const std::vector<std::pair<std::string, std::string>> parts = {{"p10", "{\"text\":\"\"}\n{\"text\":\"one\"}\n"},
+                                                                  {"p1", "{\"text\":[\"a\",\"\",\"b\"]}\n{\"text\":\"\"}\n"},
+                                                                  {"p2", "{\"text\":\"\"}\n{\"text\":[]}\n"},
+                                                                  {"p3", "{\"text\":\"last\"}\n"}};
+  for (const auto& [name, lines] : parts) {
+    job.source.inputs = {dir.file(name + ".jsonl", lines)};
+    job.output_prefix = dir / ("parts/" + name);
+    encode_corpus(job, ByteTokenizer());
+    joined += lines;
+  }
+  job.source.inputs = {dir.file("joined.jsonl", joined)};
+  job.output_prefix = dir / "joined";
+  const std::string whole = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  EXPECT_EQ(merge_files({dir / "parts"}, dir / "merged", false).files, 4);
+  for (const std::string ending : {".bin", ".idx", ".json"}) EXPECT_EQ(read_file(dir / ("merged" + ending)), read_file(whole + ending));
+  EXPECT_TRUE(IndexedDataset(dir / "merged").verify());
+}
+
+TEST(MergeFiles, half_a_token_file_in_a_directory_is_an_error) {
+  for (const std::string ending : {".bin", ".idx"}) {
+    const ScratchDirectory dir;
+    fs::create_directory(dir / "parts");
+    EXPECT_NE(refusal([&] { merge_files({dir / "parts"}, dir / "out", false); }, Code::data).find("no token file"), std::string::npos);
+    dir.file("parts/a" + ending, "x");
+    EXPECT_NE(refusal([&] { merge_files({dir / "parts"}, dir / "out", false); }, Code::data).find("a" + ending), std::string::npos);
+  }
+}
+
+TEST(MergeFiles, thousands_need_no_descriptor_each) {
+  const ScratchDirectory dir;
+  std::vector<std::string> names;
+  for (int i = 0; i < 1500; ++i) {
+    names.push_back(dir / ("f" + std::to_string(i)));
+    if (i >= 3) {
+      for (const std::string ending : {".bin", ".idx"}) fs::create_hard_link(names[static_cast<std::size_t>(i % 3)] + ending, names.back() + ending);
+      continue;
+    }
+    IndexedWriter writer(names.back(), TokenType::u16, false);
+    writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(i + 1), i));
+    writer.end_document();
+    writer.commit(std::nullopt);
+  }
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit few{64, limit.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  const MergeReport report = merge_files(names, dir / "all", false);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_EQ(report.documents, 1500);
+  EXPECT_EQ(report.tokens, 3000);
+  std::vector<std::int32_t> ids(3);
+  IndexedDataset(dir / "all").read(1499, 0, ids);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{2, 2, 2}));
+}
+
+TEST(TokenFile, verify_names_the_file_that_was_changed) {
+  const ScratchDirectory dir;
+  const std::string prefix = dir / "a";
+  IndexedWriter writer(prefix, TokenType::u16, false);
+  writer.add_sequence(std::vector<std::int32_t>{1, 2, 3});
+  writer.end_document();
+  TokenFileOrigin origin;
+  origin.tokenizer_type = "NullTokenizer";
+  origin.vocab_size = 9;
+  writer.commit(origin);
+  EXPECT_TRUE(IndexedDataset(prefix).verify());
+  std::string bin = read_file(prefix + ".bin");
+  bin[2] = 7;
+  dir.file("a.bin", bin);
+  EXPECT_NE(refusal([&] { (void)IndexedDataset(prefix).verify(); }, Code::corrupt).find("a.bin"), std::string::npos);
+  fs::remove(prefix + ".json");
+  EXPECT_FALSE(IndexedDataset(prefix).verify());
+}
+
+TEST(TokenFile, with_bytes_beyond_its_sequences_is_not_merged) {
+  const ScratchDirectory dir;
+  IndexedWriter writer(dir / "a", TokenType::u16, false);
+  writer.add_sequence(std::vector<std::int32_t>{1, 2, 3});
+  writer.end_document();
+  writer.commit(std::nullopt);
+  std::ofstream(dir / "a.bin", std::ios::app) << "zz";
+  EXPECT_NE(refusal([&] { merge_files({dir / "a"}, dir / "b", false); }, Code::corrupt).find("gaps"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mt::data
