@@ -19,10 +19,7 @@ std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << kIdBits | static_cast<std::uint32_t>(right);
 }
 
-std::uint64_t mix(std::uint64_t pair) {
-  pair *= 0x9E3779B97F4A7C15ull;
-  return pair >> 32;
-}
+std::uint64_t mix(std::uint64_t pair) { return pair * 0x9E3779B97F4A7C15ull; }
 
 }  // namespace
 
@@ -31,6 +28,9 @@ MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint3
   MT_CHECK(order.empty() || order.size() == merges.size(), "{} orders of {} merges", order.size(), merges.size());
   table_.assign(std::bit_ceil(merges.size() * 2 + 2), kEmpty);
   mask_ = table_.size() - 1;
+  const std::size_t filter_bits = std::bit_ceil(std::max<std::size_t>(merges.size(), 64)) * 8;
+  filter_.assign(filter_bits / 64, 0);
+  filter_shift_ = 64 - std::countr_zero(filter_bits);
   results_.reserve(merges.size());
   if (merges.size() >= std::size_t{1} << kRankBits) {
     throw Error(Code::data, fmt::format("{} merges: wanted below 2^{}", merges.size(), kRankBits));
@@ -40,8 +40,9 @@ MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint3
       throw Error(Code::data,
                   fmt::format("token id {} in a merge: wanted below 2^{}", std::max(m.left, m.right), kIdBits));
     }
-    const std::uint64_t pair = pair_of(m.left, m.right);
-    std::uint64_t slot = mix(pair) & mask_;
+    const std::uint64_t pair = pair_of(m.left, m.right), hash = mix(pair);
+    std::uint64_t slot = hash >> 32 & mask_;
+    filter_[hash >> filter_shift_ >> 6] |= std::uint64_t{1} << (hash >> filter_shift_ & 63);
     while (table_[slot] != kEmpty && table_[slot] >> kRankBits != pair) slot = (slot + 1) & mask_;
     table_[slot] = pair << kRankBits | results_.size();
     results_.push_back(m.result);
@@ -49,10 +50,15 @@ MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint3
 }
 
 std::uint32_t MergeTable::rank_of(std::int32_t left, std::int32_t right) const {
-  const std::uint64_t pair = pair_of(left, right);
-  std::uint64_t slot = mix(pair) & mask_;
+  const std::uint64_t pair = pair_of(left, right), hash = mix(pair), bit = hash >> filter_shift_;
+  if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0) return kNoRank;
+  std::uint64_t slot = hash >> 32 & mask_;
   while (table_[slot] >> kRankBits != pair && table_[slot] != kEmpty) slot = (slot + 1) & mask_;
   return table_[slot] == kEmpty ? kNoRank : static_cast<std::uint32_t>(table_[slot] & ((1u << kRankBits) - 1));
+}
+
+void MergeTable::prefetch(std::int32_t left, std::int32_t right) const {
+  __builtin_prefetch(&table_[mix(pair_of(left, right)) >> 32 & mask_]);
 }
 
 void MergeTable::set_bytes(std::span<const std::int32_t, 256> ids) {
@@ -122,6 +128,7 @@ void MergeTable::merge_row(Row& row, std::vector<std::int32_t>& symbols) const {
     s[gone] = -1;
     row.next[i] = static_cast<std::uint16_t>(right);
     row.rank[gone] = row.rank[i] = kLast;
+    if (left < n) prefetch(s[left], s[i]);
     if (right < n) {
       row.previous[right] = static_cast<std::uint16_t>(i);
       look(i, right);

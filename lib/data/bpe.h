@@ -41,6 +41,8 @@ class MergeTable {
  private:
   static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
+  // Bring the slot of a pair near.
+  void prefetch(std::int32_t left, std::int32_t right) const;
   // What the place of a merge is compared by.
   template <bool ordered>
   std::uint32_t rank_at(std::uint32_t place) const {
@@ -63,6 +65,8 @@ class MergeTable {
   std::vector<std::int32_t> results_;  // by place
   std::vector<std::uint32_t> order_;   // by place; empty: a merge's rank is its place
   std::uint64_t mask_ = 0;
+  std::vector<std::uint64_t> filter_;  // a bit set for the hash of every pair: most pairs merge not, and end here
+  int filter_shift_ = 0;
   std::int32_t byte_ids_[256] = {};
   std::vector<std::uint32_t> byte_pairs_;  // of set_bytes
 };

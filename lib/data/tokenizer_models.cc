@@ -1,6 +1,8 @@
 #include "data/tokenizer_models.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 #include "data/unicode.h"
@@ -42,6 +44,38 @@ CharacterBpe read_bpe(const JsonFile& file, const dom::element& model, TokenTabl
   return CharacterBpe(std::move(parts));
 }
 
+double power_of_ten(int exponent) {
+  double power = 1;
+  const std::string text = fmt::format("1e{}", exponent);
+  std::from_chars(text.data(), text.data() + text.size(), power);
+  return power;
+}
+
+// The number that the reference's JSON reader (serde_json) makes of these digits: they are rounded as a whole number and
+// then divided by a power of ten, which is rounded again. The last bit decides between ways of equal score.
+//   needs  a number that the file writes with no more digits than tell it from others, as writers of JSON do
+double as_reference(double exact) {
+  const std::string text = fmt::format("{}", exact);
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  bool behind_point = false;
+  for (std::size_t i = exact < 0 ? 1 : 0; i < text.size(); ++i) {
+    if (text[i] == '.') {
+      behind_point = true;
+    } else if (text[i] == 'e') {
+      exponent += std::stoi(text.substr(i + 1));
+      break;
+    } else {
+      digits = digits * 10 + static_cast<std::uint64_t>(text[i] - '0');
+      exponent -= behind_point ? 1 : 0;
+    }
+  }
+  auto value = static_cast<double>(digits);
+  for (; exponent < -308; exponent += 308) value /= 1e308;
+  value = exponent >= 0 ? value * power_of_ten(exponent) : value / power_of_ten(-exponent);
+  return exact < 0 ? -value : value;
+}
+
 Unigram read_unigram(const JsonFile& file, const dom::element& model, TokenTable& tokens) {
   dom::array vocab;
   if (model["vocab"].get(vocab) != simdjson::SUCCESS) file.broken("model.vocab: wanted an array of [piece, score]");
@@ -55,6 +89,7 @@ Unigram read_unigram(const JsonFile& file, const dom::element& model, TokenTable
       file.broken(fmt::format("model.vocab[{}]: wanted [piece, score]", parts.pieces.size()));
     }
     piece.text = text;
+    if (std::isfinite(piece.score)) piece.score = as_reference(piece.score);
     parts.min_score = parts.pieces.empty() ? piece.score : std::min(parts.min_score, piece.score);
     parts.pieces.push_back(std::move(piece));
   }

@@ -170,6 +170,16 @@ TEST(TokenizerJson, what_it_does_not_know_is_named) {
   EXPECT_EQ(refusal([](Json&) {}), "accepted");
 }
 
+// Two ways of one score: the reference's reader of numbers rounds -10.886665344238281 so that one of them is better.
+TEST(TokenizerJson, scores_are_those_that_the_reference_reads) {
+  const ScratchDirectory dir;
+  const Json file = parse_json(R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"},
+    "model": {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0], ["_1.0", -10.886665344238281],
+      ["0000", -13.058304786682129], ["0", -5.594649314880371], ["_", -1e-3], ["1", -2.5e-310]]}})", "here");
+  const auto tokenizer = load(dir, file);
+  EXPECT_EQ(tokenizer->encode("1.000000"), (Ids{1, 2, 3}));  // tokenizers 0.23.3; with exact numbers 1, 3, 2
+}
+
 TEST(TokenizerJson, a_byte_without_token_is_an_error_not_a_loss) {
   const ScratchDirectory dir;
   Json file = small_file();
