@@ -18,6 +18,7 @@ Run build_info(OptionTable& table, const cli::Shared& shared);
 Run build_cat(OptionTable& table, const cli::Shared& shared);
 Run build_merge(OptionTable& table, const cli::Shared& shared);
 Run build_index(OptionTable& table, const cli::Shared& shared);
+Run build_samples(OptionTable& table, const cli::Shared& shared);
 
 // Where text comes from: flags that encode and train-tokenizer share.
 struct InputFlags {

@@ -51,7 +51,8 @@ int main(int argc, char** argv) {
                    {"info", "print what token files hold", build_info},
                    {"cat", "decode documents of a token file", build_cat},
                    {"merge", "join token files into one", build_merge},
-                   {"index", "make the orders of samples a training will read", build_index}};
+                   {"index", "make the orders of samples a training will read", build_index},
+                   {"samples", "print samples as a run reads them", build_samples}};
   tool.default_command = "encode";
   return mt::cli::run(tool, argc, argv);
 }

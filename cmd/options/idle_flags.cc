@@ -60,8 +60,17 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {o.check_for_nan, {"non-finite-limit"}, "beside --check-for-nan-in-loss-and-grad"},
       {o.lr.warmup_fraction > 0, {"lr-warmup-samples"}, "beside --lr-warmup-fraction"},
       {o.data.mock_data, {"split", "mid-level-dataset-surplus", "data-cache-path"}, "with --mock-data"},
-      {o.data.mock_data, {"eod-mask-loss", "reset-position-ids", "reset-attention-mask"},
-       "with --mock-data, whose samples have no end token"}};
+      {o.data.sft, {"mid-level-dataset-surplus", "data-cache-path"}, "with --sft"},
+      {o.data.mock_data && o.data.mock_data_style == "runs",
+       {"eod-mask-loss", "reset-position-ids", "reset-attention-mask", "dataloader-inter-document-masking"},
+       "with --mock-data, whose samples have no end token"},
+      {!o.data.mock_data, {"mock-data-style"}, "without --mock-data"},
+      {o.data.inter_document_masking, {"reset-position-ids", "reset-attention-mask"},
+       "beside --dataloader-inter-document-masking"},
+      {!o.data.fim_data,
+       {"fim-rate", "fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
+        "fim-middle-token", "fim-suffix-token", "fim-pad-token", "fim-eod-token"}, "without --fim-data"},
+      {!o.data.sft, {"sft-tokenizer-prompt-format", "sft-pack-lines"}, "without --sft"}};
   // Where the model comes from the checkpoint, every flag of its shape is idle; dropout and the vocabulary too.
   rows.push_back({o.use_checkpoint_args && !o.load.empty() && !o.load_if_present,
                   {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "kv-channels",

@@ -278,7 +278,9 @@ constexpr FlagGroup kGroups[] = {
   {kSupported,
    "data-path train-data-path valid-data-path test-data-path split data-args-path per-split-data-args-path "
    "mid-level-dataset-surplus data-cache-path mock-data seq-length reset-position-ids "
-   "reset-attention-mask eod-mask-loss"},
+   "reset-attention-mask eod-mask-loss dataloader-inter-document-masking fim-data fim-rate fim-spm-rate "
+   "fim-split-sample fim-fragment-rate fim-no-prefix fim-prefix-token fim-middle-token fim-suffix-token fim-pad-token "
+   "fim-eod-token sft sft-tokenizer-prompt-format"},
   {kAccepted,
    "num-dataset-builder-threads=N dataloader-fast-cache-load dataloader-defer-npy-index-mmap "
    "per-dataset-sequences-path=N no-mmap-bin-files",
@@ -289,12 +291,7 @@ constexpr FlagGroup kGroups[] = {
    "--dataloader-type single"},
   {kAccepted, "no-create-attention-mask-in-dataloader allow-ambiguous-pad-tokens",
    "masks and padding are computed where they are used"},
-  {kRefused, "dataloader-inter-document-masking", "documents are parted by another flag", "--reset-attention-mask"},
   {kAccepted, "mask-prob=N short-seq-prob=N", "only BERT and T5 read it"},
-  {kRefused,
-   "fim-data fim-rate=N fim-spm-rate=N fim-split-sample=N fim-fragment-rate=N fim-no-prefix=N fim-prefix-token=N "
-   "fim-middle-token=N fim-suffix-token=N fim-pad-token=N fim-eod-token=N sft",
-   "samples are the text as it stands", "--data-path"},
   {kSupported,
    "tokenizer-type tokenizer-model vocab-file merge-file vocab-size tiktoken-pattern tiktoken-num-special-tokens"},
   {kRefused, "tokenizer-metadata=N null-tokenizer-eod-id=N",

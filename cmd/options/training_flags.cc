@@ -4,6 +4,7 @@
 
 #include "options/act_costs.h"
 #include "options/data_flags.h"
+#include "options/sample_options.h"
 
 namespace mt::options {
 
@@ -141,6 +142,8 @@ void add_optimizer(OptionTable& t, TrainingOptions& o) {
 void add_data(OptionTable& t, DataOptions& d) {
   add_sets(t, d);
   t.add("mock-data", d.mock_data, "", "made-up samples; no token file");
+  t.add("mock-data-style", d.mock_data_style, "NAME", "runs a model can learn, or megatron's documents").choices = {
+      "runs", "megatron"};
   t.add("vocab-size", d.vocab_size, "N", "true vocabulary; default: the tokenizer's, or what the token file says")
       .between(1, kMostInt);
   t.add("tokenizer-type", d.tokenizer.type, "TYPE", "kind of tokenizer");
@@ -152,7 +155,13 @@ void add_data(OptionTable& t, DataOptions& d) {
         "special tokens before TikTokenizer's list").at_least(1);
   t.add("eod-mask-loss", d.eod_mask_loss, "", "no loss after end-of-document tokens");
   t.add("reset-position-ids", d.reset_position_ids, "", "positions restart after end-of-document tokens");
-  t.add("reset-attention-mask", d.reset_attention_mask, "", "attention stays inside a document");
+  t.add("reset-attention-mask", d.reset_attention_mask, "", "attention stays between end-of-document tokens");
+  t.add("dataloader-inter-document-masking", d.inter_document_masking, "",
+        "attention stays inside a document of the token file, and positions restart with it");
+  t.add("fim-data", d.fim_data, "", "documents are cut and put in another order: fill-in-middle");
+  add_fim(t, d.fim);
+  t.add("sft", d.sft, "", "data paths are chat JSON lines, and answers alone count");
+  add_sft(t, d.sft_options);
 }
 
 void add_checkpoint(OptionTable& t, TrainingOptions& o) {

@@ -1,5 +1,6 @@
 #include "data/added_tokens.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,14 @@ bool is_word(std::uint32_t c) {
 bool is_space(std::uint32_t c) { return (unicode_classes()[c] & kSpace) != 0; }
 
 }  // namespace
+
+std::vector<std::int32_t> special_ids_of(const std::vector<AddedToken>& tokens) {
+  std::vector<std::int32_t> ids;
+  for (const AddedToken& token : tokens)
+    if (token.special) ids.push_back(token.id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& t) { return t.content.empty(); });

@@ -22,6 +22,9 @@ struct AddedToken {
   bool lstrip = false, rstrip = false, single_word = false;
 };
 
+// Ids of the special ones, ascending.
+std::vector<std::int32_t> special_ids_of(const std::vector<AddedToken>& tokens);
+
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;

@@ -48,6 +48,11 @@ class ByteLevelBpe final : public Tokenizer {
   std::int32_t vocab_size() const override { return parts_.tokens.size(); }
   std::optional<Id> eod() const override { return parts_.eod; }
   std::optional<Id> unknown() const override { return parts_.unknown; }
+  std::optional<Id> find(std::string_view token) const override { return parts_.tokens.find(token); }
+  std::string_view spelling(Id id) const override {
+    return parts_.tokens.has(id) ? parts_.tokens.token(id) : std::string_view();
+  }
+  std::vector<Id> special_ids() const override { return special_ids_of(parts_.added); }
   const Surround& surround() const override { return parts_.surround; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 

@@ -50,6 +50,12 @@ void ByteTokenizer::decode(std::span<const Id> ids, std::string& out) const {
   }
 }
 
+std::optional<Id> ByteTokenizer::find(std::string_view token) const {
+  if (token == kEodText) return kEod;
+  if (token.size() == 1) return static_cast<unsigned char>(token[0]);
+  return std::nullopt;
+}
+
 std::uint64_t ByteTokenizer::fingerprint() const { return xxh3("byte-tokenizer"); }
 
 NullTokenizer::NullTokenizer(std::int32_t vocab_size) : vocab_size_(vocab_size) {
@@ -80,6 +86,13 @@ void NullTokenizer::decode(std::span<const Id> ids, std::string& out) const {
     if (ids[i] < 0 || ids[i] >= vocab_size_) no_such_id(ids[i], vocab_size_);
     fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : " ", ids[i]);
   }
+}
+
+std::optional<Id> NullTokenizer::find(std::string_view token) const {
+  Id id = -1;
+  const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), id);
+  if (error != std::errc() || stop != token.data() + token.size() || id < 0 || id >= vocab_size_) return std::nullopt;
+  return id;
 }
 
 std::uint64_t NullTokenizer::fingerprint() const { return xxh3(fmt::format("null-tokenizer {}", vocab_size_)); }

@@ -21,6 +21,7 @@ class ByteTokenizer final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override;
   std::int32_t vocab_size() const override { return 257; }
   std::optional<Id> eod() const override { return kEod; }
+  std::optional<Id> find(std::string_view token) const override;
   std::uint64_t fingerprint() const override;
 
  private:
@@ -39,6 +40,8 @@ class NullTokenizer final : public Tokenizer {
   void decode(std::span<const Id> ids, std::string& out) const override;
   std::int32_t vocab_size() const override { return vocab_size_; }
   std::optional<Id> eod() const override { return vocab_size_ - 1; }
+  std::optional<Id> find(std::string_view token) const override;
+  std::vector<Id> special_ids() const override { return {}; }  // every id is text
   std::uint64_t fingerprint() const override;
 
  private:

@@ -54,6 +54,11 @@ class PipelineTokenizer final : public Tokenizer {
     const Id id = std::visit([](const auto& model) { return model.unknown(); }, parts_.model);
     return id < 0 ? std::nullopt : std::optional<Id>(id);
   }
+  std::optional<Id> find(std::string_view token) const override { return parts_.tokens.find(token); }
+  std::string_view spelling(Id id) const override {
+    return parts_.tokens.has(id) ? parts_.tokens.token(id) : std::string_view();
+  }
+  std::vector<Id> special_ids() const override { return special_ids_of(parts_.added); }
   const Surround& surround() const override { return parts_.surround; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 

@@ -34,4 +34,27 @@ std::vector<std::int32_t> attention_bounds(std::span<const std::int32_t> tokens,
   return bounds;
 }
 
+void make_sample(std::span<const std::int32_t> tokens, std::int64_t num_real, const MaskOptions& options,
+                 std::span<const std::int32_t> document_starts, TrainingSample& out) {
+  MT_CHECK(!tokens.empty(), "no tokens");
+  const std::size_t length = tokens.size() - 1;
+  out.ids.assign(tokens.begin(), tokens.end() - 1);
+  out.labels.assign(tokens.begin() + 1, tokens.end());
+  out.loss_mask.resize(length);
+  out.positions.resize(length);
+  out.dropped = 0;
+  fill_masks(tokens, num_real, options, out.loss_mask, out.positions);
+  if (!options.inter_document_masking) {
+    out.bounds = attention_bounds(tokens, options);
+    return;
+  }
+  out.bounds.assign(1, 0);
+  for (const std::int32_t start : document_starts)  // the token beyond the inputs may be a document of its own
+    if (static_cast<std::size_t>(start) < length) out.bounds.push_back(start);
+  out.bounds.push_back(static_cast<std::int32_t>(length));
+  for (std::size_t part = 1; part < out.bounds.size(); ++part)
+    for (std::int32_t t = out.bounds[part - 1]; t < out.bounds[part]; ++t)
+      out.positions[static_cast<std::size_t>(t)] = t - out.bounds[part - 1];
+}
+
 }  // namespace mt::data

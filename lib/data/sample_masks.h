@@ -5,6 +5,7 @@
 // loss of the true end token. Code: data/sample_masks.cc. Tests: tests/data/sample_masks_test.cc.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,7 +17,27 @@ struct MaskOptions {
   bool eod_mask_loss = false;         // no loss where the input token is the end token
   bool reset_position_ids = false;    // positions restart at 0 after each end token
   bool reset_attention_mask = false;  // attention does not cross an end token
+  // Parts begin where documents of the token file do, whatever the ids are: attention stays inside a document and
+  // positions restart with it. The two resets then do nothing.
+  bool inter_document_masking = false;
 };
+
+// One sample of L tokens as a model reads it. Where loss_mask is 0 a label says nothing.
+struct TrainingSample {
+  std::vector<std::int32_t> ids, labels, positions;  // [L]
+  std::vector<float> loss_mask;                      // [L]: 1 where the label counts, else 0
+  std::vector<std::int32_t> bounds;  // 0, ends of the parts attention may not leave ..., L; ascending
+  std::int64_t dropped = 0;          // tokens that did not fit and are left out (SFT)
+};
+
+// Sample `ordinal` of a set. A set is a pure function of the ordinal; any number of threads may ask at once.
+using MakeSample = std::function<void(std::int64_t ordinal, TrainingSample& out)>;
+
+// All of it from the L + 1 tokens.
+//   needs  num_real as fetch returned it (0: nothing counts); document_starts as fetch gave them, ascending, looked at
+//          under inter_document_masking alone; eod as in fill_masks
+void make_sample(std::span<const std::int32_t> tokens, std::int64_t num_real, const MaskOptions& options,
+                 std::span<const std::int32_t> document_starts, TrainingSample& out);
 
 // Fill the mask and the positions of one sample of L tokens.
 //   needs  tokens.size() == L + 1 (inputs and one target more), num_real as fetch returned it (1 .. L + 1),

@@ -160,6 +160,24 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, const s
   fingerprint_ = hash_parts();
 }
 
+std::optional<Id> SentencePieceTokenizer::find(std::string_view token) const {
+  for (std::size_t i = 0; i < model_.pieces.size(); ++i)
+    if (model_.pieces[i].text == token) return static_cast<Id>(i);
+  return std::nullopt;
+}
+
+std::string_view SentencePieceTokenizer::spelling(Id id) const {
+  const auto i = static_cast<std::size_t>(id);
+  return id >= 0 && i < model_.pieces.size() ? std::string_view(model_.pieces[i].text) : std::string_view();
+}
+
+std::vector<Id> SentencePieceTokenizer::special_ids() const {
+  std::vector<Id> ids;
+  for (std::size_t i = 0; i < model_.pieces.size(); ++i)
+    if (model_.pieces[i].type == PieceType::control) ids.push_back(static_cast<Id>(i));
+  return ids;
+}
+
 std::uint64_t SentencePieceTokenizer::hash_parts() const {
   Xxh3Stream hash;
   const auto text = [&hash](std::string_view s) {

@@ -36,6 +36,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(model_.pieces.size()); }
   std::optional<Id> eod() const override { return eod_; }
   std::optional<Id> unknown() const override { return unknown_ < 0 ? std::nullopt : std::optional<Id>(unknown_); }
+  std::optional<Id> find(std::string_view token) const override;
+  std::string_view spelling(Id id) const override;
+  std::vector<Id> special_ids() const override;  // the control pieces
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:

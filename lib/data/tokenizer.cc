@@ -44,6 +44,13 @@ constexpr Kind kKinds[] = {
        need(spec.model, spec, "--tokenizer-model");
        return load_tokenizer_json(spec);
      }},
+    {"SFTTokenizer",  // the same; text of conversations holds control tokens
+     [](const TokenizerSpec& spec) {
+       need(spec.model, spec, "--tokenizer-model");
+       TokenizerSpec parsing = spec;
+       parsing.parse_special = true;
+       return load_tokenizer_json(parsing);
+     }},
     {"GPT2BPETokenizer",
      [](const TokenizerSpec& spec) {
        need(spec.vocab_file, spec, "--vocab-file");
@@ -105,6 +112,14 @@ std::string Tokenizer::decode(std::span<const Id> ids) const {
   std::string text;
   decode(ids, text);
   return text;
+}
+
+std::optional<Id> Tokenizer::find(std::string_view) const { return std::nullopt; }
+
+std::string_view Tokenizer::spelling(Id) const { return {}; }
+
+std::vector<Id> Tokenizer::special_ids() const {
+  return eod() ? std::vector<Id>{*eod()} : std::vector<Id>{};
 }
 
 const Surround& Tokenizer::surround() const {

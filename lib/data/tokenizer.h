@@ -4,10 +4,11 @@
 // A Tokenizer is immutable after construction and may be used by any number of threads at once. What a thread needs to
 // be fast (its word cache and buffers) lives in an EncodeScratch that the caller owns: one per thread and tokenizer.
 //
-// Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (tokenizer.json), GPT2BPETokenizer (vocab.json +
-// merges.txt), BertWordPieceLowerCase and BertWordPieceCase (vocab.txt), SentencePieceTokenizer,
-// GPTSentencePieceTokenizer and Llama2Tokenizer (a SentencePiece .model, all the same), TikTokenizer (tokens by rank:
-// .tiktoken, JSON lists, Tekken), ByteTokenizer (a byte is an id, end id 256), NullTokenizer (text is integers).
+// Kinds (Megatron's --tokenizer-type): HuggingFaceTokenizer (tokenizer.json), SFTTokenizer (the same, special strings
+// parsed), GPT2BPETokenizer (vocab.json + merges.txt), BertWordPieceLowerCase and BertWordPieceCase (vocab.txt),
+// SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer (a SentencePiece .model, all the same),
+// TikTokenizer (tokens by rank: .tiktoken, JSON lists, Tekken), ByteTokenizer (a byte is an id, end id 256),
+// NullTokenizer (text is integers).
 // Code: data/tokenizer.cc and one file a kind. Tests: tests/data/tokenizer_json_test.cc, golden_tokenizers_test.cc.
 
 #include <cstdint>
@@ -72,6 +73,13 @@ class Tokenizer {
 
   // The id that stands for text without a token, where the kind has one.
   virtual std::optional<Id> unknown() const { return std::nullopt; }
+
+  // The id of a token by its spelling, and back: as the file writes it, of byte-level kinds its bytes. Nothing, and "",
+  // where there is no such token.
+  virtual std::optional<Id> find(std::string_view token) const;
+  virtual std::string_view spelling(Id id) const;
+  // The control tokens, ascending: what encode makes of text under parse_special alone.
+  virtual std::vector<Id> special_ids() const;
 
   // What belongs around a text; encode leaves it to the caller. Part of no fingerprint.
   virtual const Surround& surround() const;

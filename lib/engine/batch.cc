@@ -36,6 +36,7 @@ Tokens upload(Stream& stream, Arena& arena, const HostBatch& b, double scale, co
                         .on_device = on_device});
   t.ordinals = copy(stream, arena, b.ordinals);
   t.positions = copy(stream, arena, b.positions);
+  t.places = b.places.empty() ? t.positions : copy(stream, arena, b.places);
   t.cu_seqlens = copy(stream, arena, b.cu_seqlens);
   return t;
 }

@@ -16,6 +16,7 @@ struct HostBatch {
   std::vector<float> mask;                  // [T]: 1 where the label counts
   std::vector<std::int64_t> ordinals;       // [T]
   std::vector<std::int32_t> positions;      // [T]
+  std::vector<std::int32_t> places;         // [T] of a token in its sample; empty: its positions
   std::vector<std::int32_t> cu_seqlens;     // [B + 1]
   double unmasked() const;
 };

@@ -52,6 +52,7 @@ struct ParallelSpec {
 struct BatchSpec {
   int seq_length = 0, micro_batch = 1, global_batch = 1;
   int max_positions = 0;  // positions tokens may have, when more than seq_length (generation over a cache)
+  bool parts = false;     // samples may be of several parts (documents, conversations), at most one a token
   std::int64_t tokens_per_micro_batch() const { return std::int64_t{seq_length} * micro_batch; }
   int num_micro_batches(const ParallelSpec& p) const { return global_batch / (micro_batch * p.dp); }
 };

@@ -63,7 +63,7 @@ ops::AttentionShape shape_of(const Ctx& ctx, const Attention& a) {
     s.dropout.p = static_cast<float>(a.spec.dropout);
     s.dropout.key = make_key(ctx.seed, Purpose::attention_dropout, a.name_hash);
     s.dropout.ordinals = ctx.tokens.ordinals;
-    s.dropout.query_positions = s.dropout.key_positions = ctx.tokens.positions;
+    s.dropout.query_positions = s.dropout.key_positions = ctx.tokens.places;
     s.dropout.first_head = std::int64_t{a.spec.heads} / ctx.groups.tp->size() * ctx.groups.tp->rank();
   }
   return s;

@@ -21,7 +21,8 @@ struct Tokens {
   View labels;       // i32 [T]; absent when generating
   View loss_scale;   // f32 [T]: mask / global token count; 0 for a masked token
   View ordinals;     // i64 [T]
-  View positions;    // i32 [T]
+  View positions;    // i32 [T]: what the model sees; may restart inside a sample
+  View places;       // i32 [T]: which of its sample's tokens it is; what dropout is drawn by
   View cu_seqlens;   // i32 [B + 1]
   std::int64_t count() const { return ids.dim(0); }
 };

@@ -14,7 +14,7 @@ ops::Dropout dropout_of(const Ctx& ctx, const Residual& r) {
   d.p = static_cast<float>(r.dropout);
   d.key = make_key(ctx.seed, Purpose::hidden_dropout, r.name_hash);
   d.ordinals = sequence_shard(ctx, ctx.tokens.ordinals);
-  d.positions = sequence_shard(ctx, ctx.tokens.positions);
+  d.positions = sequence_shard(ctx, ctx.tokens.places);
   return d;
 }
 

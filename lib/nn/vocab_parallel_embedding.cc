@@ -25,7 +25,7 @@ ops::Dropout dropout_of(const Ctx& ctx, const Embedding& e) {
   d.p = static_cast<float>(e.dropout);
   d.key = make_key(ctx.seed, Purpose::hidden_dropout, e.name_hash);
   d.ordinals = sequence_shard(ctx, ctx.tokens.ordinals);
-  d.positions = sequence_shard(ctx, ctx.tokens.positions);
+  d.positions = sequence_shard(ctx, ctx.tokens.places);
   return d;
 }
 

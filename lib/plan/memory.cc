@@ -236,8 +236,9 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
-  // ids, labels, mask, positions (4 bytes), ordinals (8), sequence bounds
-  const std::int64_t tokens = 4 * line(4 * t) + line(8 * t) + line(4 * (batch.micro_batch + 1));
+  // ids, labels, mask, positions (4 bytes), ordinals (8), sequence bounds; of parts the bounds, and places beside positions
+  const std::int64_t tokens = (batch.parts ? 5 : 4) * line(4 * t) + line(8 * t) +
+                              line(4 * ((batch.parts ? batch.tokens_per_micro_batch() : batch.micro_batch) + 1));
   bool head = false, table = false;
   std::vector<std::vector<LayerBuckets>> opened;
   std::int64_t kept = tokens;  // of a forward-only pass, by the chunks before

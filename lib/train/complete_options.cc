@@ -102,6 +102,21 @@ std::vector<Problem> set_problems(const TrainingOptions& o) {
   return p;
 }
 
+// What samples are made of.
+void check_samples(const DataOptions& d, std::vector<Problem>& p) {
+  const struct { bool given; const char* what; const char* near; } clashes[] = {
+      {d.fim_data && d.mock_data, "fim-data with mock-data, which has no text", "--data-path"},
+      {d.fim_data && d.sft, "fim-data and sft exclude each other", "one of them"},
+      {d.fim_data && d.inter_document_masking,
+       "fim-data with dataloader-inter-document-masking: documents move in the sample", "--reset-attention-mask"},
+      {d.sft && d.mock_data, "sft with mock-data", "--data-path CHAT.jsonl"},
+      {d.sft && (d.reset_position_ids || d.reset_attention_mask || d.eod_mask_loss || d.inter_document_masking),
+       "sft with reset-position-ids, reset-attention-mask, eod-mask-loss or dataloader-inter-document-masking: "
+       "conversations are parted already", "none of them"}};
+  for (const auto& c : clashes)
+    if (c.given) p.push_back({c.what, c.near});
+}
+
 // The scale and what gradients are divided by it with are f32: both finite there, and no denormals.
 void check_loss_scale(const LossScaleOptions& o, std::vector<Problem>& p) {
   constexpr double kLeast = std::numeric_limits<float>::min(), kMost = 1 / kLeast;
@@ -159,6 +174,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   if (o.model.swiglu && o.model.squared_relu) add("swiglu and squared-relu exclude each other", "one of them");
   if (o.data.mock_data && !o.data.data_path.empty()) add("mock-data and data-path exclude each other", "one of them");
   for (auto& more : set_problems(o)) p.push_back(std::move(more));
+  check_samples(o.data, p);
   check_emulation(o, p);
   if (o.load_if_present && o.load.empty()) add("load-if-present without load", "--load DIR");
   if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
@@ -235,6 +251,8 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   if (o.data_parallel_size) p.dp = *o.data_parallel_size;
   else if (world > 0) p.dp = std::max(1, world / model_ranks);
   if (!o.global_batch_given) o.batch.global_batch = largest_step_batch(o).value_or(o.batch.micro_batch * p.dp);
+  const DataOptions& d = o.data;
+  o.batch.parts = d.sft || d.reset_position_ids || d.reset_attention_mask || d.inter_document_masking;
   const ModelSpec model = model_of(o);
   auto problems = o.flag_problems;
   const std::size_t before_split = problems.size();

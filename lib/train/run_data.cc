@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "train/sft_data.h"
 
 namespace mt {
 
@@ -12,7 +13,7 @@ namespace {
 // Every token file of a run, whichever set it is for.
 std::vector<std::string> prefixes_of(const DataOptions& o) {
   std::vector<std::string> all;
-  if (o.mock_data) return all;
+  if (o.mock_data || o.sft) return all;
   for (const auto* words : {&o.data_path, &o.train_path, &o.valid_path, &o.test_path})
     if (!words->empty())
       for (auto& prefix : data::parse_data_path(*words).prefixes) all.push_back(std::move(prefix));
@@ -24,8 +25,10 @@ data::MaskOptions mask_options(const DataOptions& o) {
   m.eod_mask_loss = o.eod_mask_loss;
   m.reset_position_ids = o.reset_position_ids;
   m.reset_attention_mask = o.reset_attention_mask;
+  m.inter_document_masking = o.inter_document_masking;
   if (!(m.eod_mask_loss || m.reset_position_ids || m.reset_attention_mask)) return m;
   if (o.tokenizer_given) m.eod = data::make_tokenizer(o.tokenizer)->eod();
+  if (o.mock_data && !m.eod && o.vocab_size) m.eod = static_cast<std::int32_t>(*o.vocab_size) - 1;
   for (const auto& prefix : prefixes_of(o))
     if (const auto origin = data::origin_of(prefix); origin && !m.eod) m.eod = origin->eod;
   if (!m.eod)
@@ -116,46 +119,96 @@ data::RunSetsRequest sets_request(const TrainingOptions& o) {
   return r;
 }
 
-// Batches of a set. Of a full pass samples beyond its end count nothing; another set begins anew there.
-BatchSource::Fetch fetch_of(const data::RunSets::Set& set, std::int64_t vocab_size) {
-  return [&set, vocab_size](std::int64_t k, std::span<std::int32_t> out) {
+// Fills seq_length + 1 tokens, says where documents start, and gives the number of true ones.
+using Fetch = std::function<std::int64_t(std::int64_t ordinal, std::span<std::int32_t> out,
+                                         std::vector<std::int32_t>& document_starts)>;
+
+// Samples of a set. Of a full pass those beyond its end count nothing; another set begins anew there.
+Fetch fetch_of(const data::RunSets::Set& set, const data::FimTransform* fim, std::int64_t vocab_size) {
+  return [&set, fim, vocab_size](std::int64_t k, std::span<std::int32_t> out, std::vector<std::int32_t>& starts) {
     if (set.pass > 0 && k >= set.pass) {
       std::fill(out.begin(), out.end(), 0);
       return std::int64_t{0};
     }
-    const std::int64_t real = set.samples.fetch(k % set.samples.size(), out);
-    check_ids(out.first(static_cast<std::size_t>(real)), vocab_size, k);
+    std::int64_t real = set.samples.fetch(k % set.samples.size(), out, starts);
+    if (fim != nullptr) real = fim->apply(k, out, real);
+    check_ids(out, vocab_size, k);
     return real;
   };
+}
+
+std::unique_ptr<BatchSource> batches_of(Fetch fetch, const BatchSpec& batch, const data::MaskOptions& masks) {
+  const auto length = static_cast<std::size_t>(batch.seq_length);
+  return std::make_unique<BatchSource>(
+      [fetch = std::move(fetch), length, masks](std::int64_t k, data::TrainingSample& out) {
+        std::vector<std::int32_t> tokens(length + 1), starts;
+        const std::int64_t real = fetch(k, tokens, starts);
+        data::make_sample(tokens, real, masks, starts, out);
+      },
+      batch);
+}
+
+// What turns samples into fill-in-middle ones, and its tokenizer.
+void open_fim(const TrainingOptions& o, RunData& run) {
+  if (!o.data.fim_data) return;
+  if (!o.data.tokenizer_given)
+    throw Error(Code::config, "fill-in-middle takes text apart, which needs the tokenizer", "--fim-data",
+                "give --tokenizer-type and its files");
+  run.tokenizer = data::make_tokenizer(o.data.tokenizer);
+  run.fim = std::make_unique<data::FimTransform>(o.data.fim, *run.tokenizer, static_cast<std::uint32_t>(o.seed));
+}
+
+void open_mock_runs(const TrainingOptions& o, std::int64_t vocab_size, const data::MaskOptions& masks, RunData& run) {
+  using Out = std::span<std::int32_t>;
+  using Starts = std::vector<std::int32_t>;
+  run.train = batches_of([vocab_size](std::int64_t k, Out out, Starts&) { return mock_sample(k, vocab_size, out); },
+                         o.batch, masks);
+  run.valid.push_back({"validation",
+                       batches_of([vocab_size](std::int64_t k, Out out, Starts&) {
+                         return mock_sample(-1 - k, vocab_size, out);
+                       }, o.batch, masks), 0});
+}
+
+// Megatron's made-up documents; the end token is the tokenizer's, without one the last id.
+void open_megatron_mock(const TrainingOptions& o, std::int64_t vocab_size, const data::MaskOptions& masks, RunData& run) {
+  const auto wanted = sets_request(o).samples;
+  auto eod = static_cast<std::int32_t>(vocab_size - 1);
+  if (o.data.tokenizer_given) eod = data::require_eod(*data::make_tokenizer(o.data.tokenizer));
+  const auto add = [&](std::size_t set) {
+    run.mocks.push_back(std::make_unique<data::MockDataset>(
+        data::MockDataset::Options{set, std::max<std::int64_t>(1, wanted[set]), o.batch.seq_length, vocab_size, eod,
+                                   static_cast<std::uint32_t>(o.seed)}));
+    return batches_of([&d = *run.mocks.back()](std::int64_t k, std::span<std::int32_t> out,
+                                               std::vector<std::int32_t>& starts) { return d.fetch(k % d.size(), out, starts); },
+                      o.batch, masks);
+  };
+  run.train = add(0);
+  if (wanted[1] > 0) run.valid.push_back({"validation", add(1), 0});
+  if (wanted[2] > 0) run.test = RunData::Set{"test", add(2), 0};
 }
 
 }  // namespace
 
 RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
+  if (o.data.sft) return open_sft_data(o, vocab_size);
   require_same_tokenizer(o.data);
   RunData run;
+  open_fim(o, run);
   run.tokenizer_fingerprint = fingerprint_of(o.data);
   const data::MaskOptions masks = mask_options(o.data);
-  const auto source = [&](BatchSource::Fetch fetch) {
-    return std::make_unique<BatchSource>(std::move(fetch), o.batch, masks);
-  };
   if (o.data.mock_data) {
-    const auto mock = [vocab_size](std::int64_t k, std::span<std::int32_t> out) {
-      return mock_sample(k, vocab_size, out);
-    };
-    run.train = source(mock);
-    run.valid.push_back(
-        {"validation", source([mock](std::int64_t k, std::span<std::int32_t> out) { return mock(-1 - k, out); }), 0});
+    if (o.data.mock_data_style == "megatron") open_megatron_mock(o, vocab_size, masks, run);
+    else open_mock_runs(o, vocab_size, masks, run);
     return run;
   }
   data::IndexCache cache(o.data.cache_path);
   run.sets = data::open_run_sets(sets_request(o), cache);
   const auto batches = [&](const data::RunSets::Set& set) {
-    return RunData::Set{set.name, source(fetch_of(set, vocab_size)), set.pass};
+    return batches_of(fetch_of(set, run.fim.get(), vocab_size), o.batch, masks);
   };
-  if (run.sets->train) run.train = source(fetch_of(*run.sets->train, vocab_size));
-  for (const auto& set : run.sets->valid) run.valid.push_back(batches(set));
-  if (run.sets->test) run.test = batches(*run.sets->test);
+  if (run.sets->train) run.train = batches(*run.sets->train);
+  for (const auto& set : run.sets->valid) run.valid.push_back({set.name, batches(set), set.pass});
+  if (run.sets->test) run.test = RunData::Set{run.sets->test->name, batches(*run.sets->test), run.sets->test->pass};
   run.notices = run.sets->notices;
   for (const auto& notice : cache.report().notices) run.notices.push_back(notice);
   run.cache_text = cache.report().text();

@@ -9,7 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "data/fim.h"
+#include "data/mock_dataset.h"
 #include "data/run_sets.h"
+#include "data/sft_dataset.h"
 #include "train/batch_source.h"
 #include "train/training_options.h"
 
@@ -23,6 +26,12 @@ struct RunData {
     std::int64_t samples = 0;  // of a full pass; 0: no end
   };
   std::unique_ptr<data::RunSets> sets;  // token files and orders, what the batches read; null: made-up samples
+  std::unique_ptr<data::Tokenizer> tokenizer;  // where samples are made with it, as the rest here
+  std::unique_ptr<data::FimTransform> fim;
+  std::vector<std::unique_ptr<data::MockDataset>> mocks;
+  std::unique_ptr<data::PromptFormat> prompt_format;
+  std::vector<std::unique_ptr<data::SftFile>> chats;
+  std::vector<std::unique_ptr<data::SftDataset>> chat_sets;
   std::unique_ptr<BatchSource> train;
   std::vector<Set> valid;   // may be empty
   std::optional<Set> test;  // scored once, at the end

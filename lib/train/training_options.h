@@ -10,6 +10,7 @@
 
 #include "data/batch_schedule.h"
 #include "data/run_sets.h"
+#include "data/sample_options.h"
 #include "data/tokenizer.h"
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
@@ -24,10 +25,16 @@ using data::BatchSchedule;
 
 struct DataOptions : data::SetOptions {
   bool mock_data = false;
+  std::string mock_data_style = "runs";  // or "megatron"
   std::optional<std::int64_t> vocab_size;  // else the tokenizer's, else what the token file's sidecar says
   data::TokenizerSpec tokenizer;
   bool tokenizer_given = false;
   bool eod_mask_loss = false, reset_position_ids = false, reset_attention_mask = false;
+  bool inter_document_masking = false;
+  bool fim_data = false;  // samples are changed to fill-in-middle
+  data::FimOptions fim;
+  bool sft = false;  // paths are chat JSON lines, not token files
+  data::SftOptions sft_options;
 };
 
 struct LrOptions {

@@ -50,5 +50,35 @@ TEST(SampleMasks, flags_act_after_the_end_token) {
   EXPECT_EQ(attention_bounds(tokens, {}), (Ints{0, 5}));
 }
 
+TEST(SampleMasks, documents_of_the_file_part_a_sample_whatever_its_ids_are) {
+  MaskOptions options;
+  options.eod = 9;
+  options.inter_document_masking = options.eod_mask_loss = true;
+  TrainingSample s;
+  make_sample(Ints{1, 9, 3, 4, 9, 6, 7}, 7, options, Ints{1, 4, 6}, s);  // the target beyond is a document of its own
+  EXPECT_EQ(s.ids, (Ints{1, 9, 3, 4, 9, 6}));
+  EXPECT_EQ(s.labels, (Ints{9, 3, 4, 9, 6, 7}));
+  EXPECT_EQ(s.bounds, (Ints{0, 1, 4, 6}));
+  EXPECT_EQ(s.positions, (Ints{0, 0, 1, 2, 0, 1}));
+  EXPECT_EQ(s.loss_mask, (Floats{1, 0, 1, 1, 0, 1}));
+  options.reset_position_ids = options.reset_attention_mask = true;  // of no effect beside it
+  TrainingSample same;
+  make_sample(Ints{1, 9, 3, 4, 9, 6, 7}, 7, options, Ints{1, 4, 6}, same);
+  EXPECT_EQ(same.bounds, s.bounds);
+  EXPECT_EQ(same.positions, s.positions);
+}
+
+TEST(SampleMasks, padding_belongs_to_the_last_document) {
+  MaskOptions options;
+  options.inter_document_masking = true;
+  TrainingSample s;
+  make_sample(Ints{1, 2, 3, 0, 0, 0}, 3, options, Ints{2}, s);
+  EXPECT_EQ(s.bounds, (Ints{0, 2, 5}));
+  EXPECT_EQ(s.positions, (Ints{0, 1, 0, 1, 2}));
+  EXPECT_EQ(s.loss_mask, (Floats{1, 1, 0, 0, 0}));
+  make_sample(Ints{1, 2, 3}, 3, {}, Ints{1}, s);  // starts say nothing without the option
+  EXPECT_EQ(s.bounds, (Ints{0, 2}));
+}
+
 }  // namespace
 }  // namespace mt::data

@@ -226,11 +226,10 @@ TEST(NonFinite, TooManyInARowStopWithTheirOwnStatusAndKeepTheLastCheckpoint) {
 // ---- data ----------------------------------------------------------------------------------------------------
 
 TEST(Samples, AStepReadsTheSameSamplesAtEveryDataParallelSize) {
-  const auto fetch = [](std::int64_t k, std::span<std::int32_t> out) {
-    for (auto& t : out) t = static_cast<std::int32_t>(k);
-    return static_cast<std::int64_t>(out.size());
+  const auto make = [](std::int64_t k, data::TrainingSample& out) {
+    data::make_sample(std::vector<std::int32_t>(5, static_cast<std::int32_t>(k)), 5, {}, {}, out);
   };
-  const BatchSource source(fetch, {4, 2, 16}, {});
+  const BatchSource source(make, {4, 2, 16});
   const auto ids_of = [&](int dp) {
     std::vector<std::int32_t> ids;
     for (int r = 0; r < dp; ++r)
@@ -248,12 +247,10 @@ TEST(Samples, AStepReadsTheSameSamplesAtEveryDataParallelSize) {
 TEST(Samples, PaddingIsMaskedByPlaceAndTheEndTokenKeepsItsLoss) {
   // 5 END 6 padded to six tokens where the pad id is the end id.
   const std::int32_t end = 9;
-  const auto fetch = [&](std::int64_t, std::span<std::int32_t> out) -> std::int64_t {
-    const std::int32_t sample[7] = {5, end, 6, end, end, end, end};
-    std::copy_n(sample, 7, out.begin());
-    return 3;
+  const auto make = [&](std::int64_t, data::TrainingSample& out) {
+    data::make_sample(std::vector<std::int32_t>{5, end, 6, end, end, end, end}, 3, {}, {}, out);
   };
-  const BatchSource source(fetch, {6, 1, 1}, {});
+  const BatchSource source(make, {6, 1, 1});
   for (std::int64_t consumed : {0, 99}) {
     const HostBatch b = source.step(consumed, 1, 0)[0];
     EXPECT_EQ(b.mask, (std::vector<float>{1, 1, 0, 0, 0, 0}));
