@@ -25,6 +25,36 @@ int experts_of(const ModelSpec& model) {
   return n;
 }
 
+// Problems say the flags of a run. Here those of the new layout stand for them, and the model stays as it is.
+void say_as_target(std::vector<Problem>& problems) {
+  const std::pair<std::string, std::string> names[] = {{"tensor-model-parallel-size", "target-tensor-parallel-size"},
+                                                       {"pipeline-model-parallel-", "target-pipeline-parallel-"},
+                                                       {"target-pipeline-parallel-layout", "target-pipeline-model-parallel-layout"},
+                                                       {"expert-model-parallel-size", "target-expert-parallel-size"},
+                                                       {"num-virtual-stages", "target-num-virtual-stages"},
+                                                       {"data-parallel-size", "target-data-parallel-size"}};
+  const auto rename = [&](std::string text) {
+    for (const auto& [from, to] : names)
+      for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+        const bool already = to.size() > from.size() && at + from.size() >= to.size() &&
+                             text.compare(at + from.size() - to.size(), to.size(), to) == 0;
+        if (!already) text.replace(at, from.size(), to);
+      }
+    return text;
+  };
+  for (auto& p : problems) {
+    std::string near;
+    for (std::size_t from = 0; from < p.nearest.size();) {
+      const auto next = std::min(p.nearest.find(", or ", from), p.nearest.size());
+      const auto one = p.nearest.substr(from, next - from);
+      const bool of_layout = one.find("parallel") != std::string::npos || one.find("pp·vpp") != std::string::npos;
+      if (of_layout) near += (near.empty() ? "" : ", or ") + rename(one);
+      from = next + 5;
+    }
+    p = {rename(p.what), near.empty() ? "another layout" : near};
+  }
+}
+
 }  // namespace
 
 void add_target_layout(OptionTable& table, TargetLayout& t) {
@@ -80,6 +110,7 @@ ParallelSpec parallel_of(const TargetLayout& t, ParallelSpec p, const ModelSpec&
   limits.max_experts = experts_of(model);
   limits.max_zero_stage = p.zero_stage;
   for (auto& more : validate(model, p, batch, limits, 0)) problems.push_back(std::move(more));
+  say_as_target(problems);
   require_valid(problems);
   return p;
 }

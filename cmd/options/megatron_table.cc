@@ -69,11 +69,11 @@ constexpr FlagGroup kGroups[] = {
   {kRefused,
    "qk-layernorm qk-l2-norm qk-clip qk-clip-alpha=N qk-clip-threshold=N apply-wd-to-qk-layernorm "
    "attention-output-gate log-max-attention-logit",
-   "queries and keys are used as they are", "leave it out"},
-  {kRefused, "window-size=N window-attn-skip-freq=N", "attention sees the whole sequence", "leave it out"},
-  {kRefused, "bert-no-binary-head", "there is no BERT", "leave it out"},
+   "queries and keys are used as they are", "the same without it"},
+  {kRefused, "window-size=N window-attn-skip-freq=N", "attention sees the whole sequence", "the same without it"},
+  {kRefused, "bert-no-binary-head", "there is no BERT", "the same without it"},
   {kRefused, "mtp-num-layers=N mtp-loss-scaling-factor=N mtp-use-repeated-layer mtp-detach-heads mtp-hsm",
-   "there is no multi-token prediction", "leave it out"},
+   "there is no multi-token prediction", "the same without it"},
   {kRefused,
    "multi-latent-attention q-lora-rank=N kv-lora-rank=N qk-head-dim=N qk-pos-emb-head-dim=N v-head-dim=N "
    "rotary-scaling-factor=N mscale=N mscale-all-dim=N rope-type=N",
@@ -194,7 +194,7 @@ constexpr FlagGroup kGroups[] = {
    "ddp-param-name-patterns-for-fp32-local-accumulation=N... disable-bf16-reduced-precision-matmul "
    "fp16-lm-cross-entropy",
    "sums over ranks, products and the loss are always in f32"},
-  {kRefused, "output-logit-dtype=N", "logits are as the weights", "leave it out"},
+  {kRefused, "output-logit-dtype=N", "logits are as the weights", "the same without it"},
   {kRefused, "fp8-param-gather fp8-output-proj reuse-grad-buf-for-mxfp8-param-ag",
    "weights are kept in bf16 and the output layer computes in it", "--fp8-format"},
   {kRefused, "fp4-format=N fp4-recipe=N fp4-param-gather", "there is no fp4", "--bf16"},
@@ -244,7 +244,7 @@ constexpr FlagGroup kGroups[] = {
    "moe-expert-rank-capacity-factor=N moe-shared-expert-gate moe-latent-size=N moe-use-upcycling "
    "moe-upcycling-granularity=N moe-enable-routing-replay moe-routing-trace-path=N moe-layer-recompute "
    "moe-paged-stash",
-   "experts are laid out without it", "leave it out"},
+   "experts are laid out without it", "the same without it"},
 
   // Logging, validation, profiling
   {kSupported,

@@ -1,51 +1,17 @@
 #include "base/args_file.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cstdlib>
 #include <map>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/shell_words.h"
 
 namespace mt {
 
 namespace {
 
-// A word after expansion; `unknown` says why its text is not known.
-struct Word {
-  std::string text, unknown;
-  bool quoted = false;
-};
-using Words = std::vector<Word>;
-
-struct Variable {
-  std::string name;
-  Words words;  // one, unless an array
-  bool array = false;
-};
-
-bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool in_name(char c) { return starts_name(c) || std::isdigit(static_cast<unsigned char>(c)); }
-
-std::optional<std::int64_t> integer(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return code == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value) : std::nullopt;
-}
-
-// What a script of flags never needs; beyond it a file is no script, or names that hold themselves grow without end.
-constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20, kMaxExpandedBytes = std::size_t{4} << 20;
-constexpr int kMaxDepth = 100;  // brackets in $(( … ))
-
-// What a message quotes: one line, and the beginning of it where it is long.
-std::string one_line(std::string text) {
-  constexpr std::size_t kShown = 160;
-  if (text.size() > kShown) text.replace(kShown, std::string::npos, " ...");
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;  // beyond it a file is no script
 
 std::string script_text(const std::string& path) {
   std::error_code ec;
@@ -61,11 +27,9 @@ std::string script_text(const std::string& path) {
   return text;
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-class Script {
+class Script : ShellWords {
  public:
-  explicit Script(const std::string& path) : path_(path), text_(script_text(path)) {}
+  explicit Script(const std::string& path) : ShellWords(path, script_text(path)) {}
 
   ArgsFile read() {
     while (at_ < text_.size()) statement();
@@ -82,58 +46,103 @@ class Script {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what, const std::string& hint = "") const {
-    throw Error(Code::usage, what, fmt::format("{}:{}", path_, line()), hint);
-  }
-  std::size_t line() const {
-    const auto end = text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size()));
-    return 1 + static_cast<std::size_t>(std::count(text_.begin(), end, '\n'));
-  }
-  bool is(const char* s) const { return text_.compare(at_, std::char_traits<char>::length(s), s) == 0; }
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-
-  // Blanks, continued lines and comments; never a line end.
-  void skip_blanks(bool comments = true) {
-    while (at_ < text_.size()) {
-      if (is_blank(text_[at_])) ++at_;
-      else if (is("\\\n")) at_ += 2;
-      else if (is("\\\r\n")) at_ += 3;
-      else if (comments && text_[at_] == '#') skip_line();
-      else return;
-    }
-  }
-  void skip_line() { at_ = std::min(text_.find('\n', at_), text_.size()); }
-
   void statement();
   void command(const Words& words);
   void launcher(const Words& words, std::size_t count);
   void from_variables();
   bool assignment();
-  void assign(const std::string& name, Words value, bool array, bool append);
-  Words word();
-  void dollar(Words& out, bool quoted);
-  void braces(Words& out, bool quoted);
-  void arithmetic(Words& out);
-  std::int64_t sum(const std::string& s, std::size_t& at);
-  std::int64_t factor(const std::string& s, std::size_t& at);
-  void add(Words& out, const Words& value, bool quoted, bool all) const;
-  Words value_of(const std::string& name);
-  Words counted(Words value);
-  Variable* find(const std::string& name) {
-    const auto it =
-        std::find_if(variables_.begin(), variables_.end(), [&](const Variable& v) { return v.name == name; });
-    return it == variables_.end() ? nullptr : &*it;
-  }
-  Word unknown(const std::string& what) const { return {"", fmt::format("line {}: {}", line(), what), false}; }
+  std::string compound_word() const;
+  std::string raw_word();
+  void pass_over(const std::string& keyword);
+  void pass_array();
+  void forget(const std::string& name, const std::string& keyword);
 
-  std::string path_, text_;
-  std::size_t at_ = 0, expanded_ = 0;
-  int depth_ = 0;
-  std::vector<Variable> variables_;
   Words flags_;
   bool seen_command_ = false;
   std::optional<int> ranks_;
 };
+
+// The word that begins a construct which only a shell can walk, or "".
+std::string Script::compound_word() const {
+  std::size_t end = at_;
+  while (end < text_.size() && !is_blank(text_[end]) && std::string_view("\n;&|<>()\"'$").find(text_[end]) == std::string_view::npos) ++end;
+  std::string word = text_.substr(at_, end - at_);
+  for (const char* keyword : {"if", "for", "while", "until", "case", "select", "function", "{", "[[", "[", "test"})
+    if (word == keyword) return word;
+  if (!word.empty() && starts_name(word[0]) && text_.compare(end, 2, "()") == 0) return "function";
+  return "";
+}
+
+// A word as it stands, with its quotes.
+std::string Script::raw_word() {
+  const std::size_t from = at_;
+  while (at_ < text_.size() && !is_blank(text_[at_]) && std::string_view("\n;&|<>()").find(text_[at_]) == std::string_view::npos && !is("\\\n")) {
+    if (text_[at_] == '\'' || text_[at_] == '"') {
+      const char quote = text_[at_];
+      for (++at_; peek() != quote; ++at_) {
+        if (peek() == '\0') at_ = from, fail(fmt::format("a quote {} is not closed", quote));
+        if (quote == '"' && peek() == '\\') ++at_;
+      }
+    } else if (text_[at_] == '\\') {
+      ++at_;
+    }
+    at_ = std::min(at_ + 1, text_.size());
+  }
+  return text_.substr(from, at_ - from);
+}
+
+// Behind NAME= an array in brackets.
+void Script::pass_array() {
+  for (int open = 0; at_ < text_.size(); ++at_) {
+    if (peek() == '#' && is_blank(text_[at_ - 1])) skip_line();
+    open += int{peek() == '('} - int{peek() == ')'};
+    if (open == 0) break;
+  }
+  at_ = std::min(at_ + 1, text_.size());
+}
+
+// A construct up to its end. What names it sets is not known; flags in it would be wanted, and are an error.
+void Script::pass_over(const std::string& keyword) {
+  const std::size_t begin = at_;
+  const auto is_one_of = [](const std::string& word, std::initializer_list<const char*> all) {
+    return std::any_of(all.begin(), all.end(), [&](const char* w) { return word == w; });
+  };
+  int depth = 0;
+  bool trains = false, first = true;  // first word of a command
+  std::string command;
+  while (at_ < text_.size() && !trains) {
+    skip_blanks();
+    const char c = peek();
+    if (c == '\0' || (c == '\n' && depth == 0)) break;
+    if (std::string_view("\n;&|()<>").find(c) != std::string_view::npos) {
+      first = c != '<' && c != '>';
+      ++at_;
+      continue;
+    }
+    const std::string word = raw_word();
+    std::size_t name = 0;
+    while (name < word.size() && in_name(word[name])) ++name;
+    if (first && name > 0 && (word.compare(name, 1, "=") == 0 || word.compare(name, 2, "+=") == 0)) {
+      forget(word.substr(0, name), keyword);
+      if (peek() == '(') pass_array();
+      continue;
+    }
+    if (first) command = word;
+    const bool program = word.size() > 3 && word.compare(word.size() - 3, 3, ".py") == 0;
+    trains = (program && !is_one_of(command, {"[", "[[", "test", "echo", "ls", "cp"})) || word == "mt-train" || (first && word.compare(0, 2, "--") == 0);
+    if (!first) continue;
+    depth += is_one_of(word, {"if", "for", "while", "until", "case", "select", "{"});
+    depth -= is_one_of(word, {"fi", "done", "esac", "}"});
+    first = is_one_of(word, {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "export", "local", "declare", "readonly"});
+  }
+  if (!trains && depth <= 0) return;
+  at_ = begin;
+  fail(fmt::format("'{}' would have to be run, and no shell is", keyword), "keep the flags alone in a file");
+}
+
+void Script::forget(const std::string& name, const std::string& keyword) {
+  assign(name, {unknown(fmt::format("{} is set where '{}' would have to be run, and no shell is", name, keyword))}, false, false);
+}
 
 // One statement up to its end: assignments, flags or a command.
 void Script::statement() {
@@ -146,11 +155,13 @@ void Script::statement() {
       ++at_;
       break;
     }
+    if (words.empty())
+      if (const auto keyword = compound_word(); !keyword.empty()) return pass_over(keyword);
     if (c == '|' || c == '>' || c == '<') {  // what happens to the output is no flag
       while (at_ < text_.size() && text_[at_] != '\n') at_ += is("\\\n") ? 2 : 1;
       break;
     }
-    if (c == '(' || c == ')') fail(fmt::format("'{}' is not understood here", c), "leave the flags alone in a file");
+    if (c == '(' || c == ')') fail(fmt::format("'{}' is not understood here", c), "keep the flags alone in a file");
     if (words.empty() && assignment()) continue;
     for (Word& w : word()) words.push_back(std::move(w));
   }
@@ -163,10 +174,6 @@ void Script::command(const Words& words) {
     flags_.insert(flags_.end(), words.begin(), words.end());
     return;
   }
-  for (const char* keyword :
-       {"if", "then", "else", "fi", "for", "while", "do", "done", "case", "esac", "function", "{", "[["})
-    if (first == keyword)
-      fail(fmt::format("'{}' would have to be run, and no shell is", keyword), "leave the flags alone in a file");
   const auto program = std::find_if(words.begin(), words.end(), [](const Word& w) {
     const auto ends = [&](const std::string& tail) {
       return w.text.size() >= tail.size() && w.text.compare(w.text.size() - tail.size(), tail.size(), tail) == 0;
@@ -204,7 +211,12 @@ void Script::launcher(const Words& words, std::size_t count) {
 void Script::from_variables() {
   for (const Variable& v : variables_) {
     Words words;
-    add(words, v.words, false, true);
+    // An array's elements stay whole, but for a flag that has its value with it.
+    for (const Word& w : v.words) {
+      Words one;
+      add(one, {w}, v.array && w.text.compare(0, 2, "--") != 0, true);
+      words.insert(words.end(), one.begin(), one.end());
+    }
     if (words.empty() || words[0].text.compare(0, 2, "--") != 0) continue;
     const bool starts = std::any_of(words.begin(), words.end(), [](const Word& w) {
       return w.text.find("nproc_per_node") != std::string::npos || w.text.find("nproc-per-node") != std::string::npos;
@@ -232,9 +244,13 @@ bool Script::assignment() {
   at_ = end + (append ? 2 : 1);
   if (peek() != '(') {
     Words value = peek() == '\n' || is_blank(peek()) || peek() == ';' ? Words{} : word();
-    std::string text, why;
-    for (const Word& w : value) text += (text.empty() ? "" : " ") + w.text, why = why.empty() ? w.unknown : why;
-    assign(name, {Word{text, why, false}}, false, append);
+    Word whole;
+    for (const Word& w : value) {
+      whole.text += (whole.text.empty() ? "" : " ") + w.text;
+      if (whole.unknown.empty()) whole.unknown = w.unknown;
+      whole.fallback |= w.fallback;
+    }
+    assign(name, {whole}, false, append);
     return true;
   }
   ++at_;
@@ -248,231 +264,9 @@ bool Script::assignment() {
       for (Word& w : word()) value.push_back(std::move(w));
   }
   ++at_;
-  for (Word& w : value) w.quoted = true;
+  for (Word& w : value) w.quoted = false;
   assign(name, std::move(value), true, append);
   return true;
-}
-
-void Script::assign(const std::string& name, Words value, bool array, bool append) {
-  Variable* v = find(name);
-  if (v == nullptr) variables_.push_back({name, std::move(value), array});
-  else if (!append) v->words = std::move(value), v->array = array;
-  else if (v->array) v->words.insert(v->words.end(), value.begin(), value.end());
-  else v->words[0].text += value.empty() ? "" : value[0].text;
-}
-
-Words Script::counted(Words value) {
-  for (const Word& w : value) expanded_ += w.text.size() + 1;
-  if (expanded_ > kMaxExpandedBytes)
-    fail(fmt::format("the values of names come to more than {} bytes", kMaxExpandedBytes), "a name may hold itself");
-  return value;
-}
-
-Words Script::value_of(const std::string& name) {
-  const Variable* v = find(name);
-  const bool known = v != nullptr && std::none_of(v->words.begin(), v->words.end(),
-                                                  [](const Word& w) { return !w.unknown.empty(); });
-  if (known) return counted(v->words);
-  if (const char* text = std::getenv(name.c_str())) return counted({Word{text, "", false}});
-  if (v != nullptr) return counted(v->words);
-  return {unknown(fmt::format("${} has no value", one_line(name)))};
-}
-
-// Append a value to the word being read: whole where quoted, else cut at blanks. `all`: every element of an array.
-void Script::add(Words& out, const Words& value, bool quoted, bool all) const {
-  bool fresh = out.empty();
-  const auto append = [&](const std::string& text, const std::string& why) {
-    if (fresh) out.push_back({});
-    fresh = false;
-    out.back().text += text;
-    if (out.back().unknown.empty()) out.back().unknown = why;
-  };
-  for (std::size_t i = 0; i < value.size() && (all || i == 0); ++i) {
-    if (i > 0) fresh = true;
-    const Word& w = value[i];
-    if (quoted || w.quoted || !w.unknown.empty()) {
-      append(w.text, w.unknown);
-      if (quoted) out.back().quoted = true;
-      continue;
-    }
-    for (std::size_t from = 0; from < w.text.size();) {
-      const std::size_t start = w.text.find_first_not_of(" \t\n\r\\", from);
-      if (start == std::string::npos) break;
-      std::size_t end = std::min(w.text.find_first_of(" \t\n\r", start), w.text.size());
-      if (start > from) fresh = true;
-      append(w.text.substr(start, end - start), "");
-      from = end;
-    }
-  }
-}
-
-// One word of the script: no word where an unquoted expansion is empty, several where it holds blanks.
-Words Script::word() {
-  Words out;
-  const auto append = [&](std::string_view text) {
-    if (out.empty()) out.push_back({});
-    out.back().text += text;
-  };
-  while (at_ < text_.size()) {
-    const char c = text_[at_];
-    if (is_blank(c) || std::string_view("\n;&|<>()").find(c) != std::string_view::npos) {
-      if (c == '>' && out.size() == 1 && integer(out[0].text)) out.clear();  // 2>&1
-      return out;
-    }
-    if (is("\\\n") || is("\\\r\n")) return out;
-    if (c == '\'') {
-      const auto end = text_.find('\'', at_ + 1);
-      if (end == std::string::npos) fail("a quote ' is not closed");
-      append(std::string_view(text_).substr(at_ + 1, end - at_ - 1));
-      at_ = end + 1;
-    } else if (c == '"') {
-      append("");
-      for (++at_; peek() != '"';) {
-        if (peek() == '\0') fail("a quote \" is not closed");
-        if (is("\\\n")) at_ += 2, append(" ");
-        else if (peek() == '\\' && at_ + 1 < text_.size() &&
-                 std::string_view("\"\\$`").find(text_[at_ + 1]) != std::string_view::npos)
-          append(text_.substr(at_ + 1, 1)), at_ += 2;
-        else if (peek() == '$' || peek() == '`') dollar(out, true);
-        else append(text_.substr(at_++, 1));
-      }
-      ++at_;
-    } else if (c == '\\') {
-      append(text_.substr(at_ + 1, 1));
-      at_ = std::min(at_ + 2, text_.size());
-    } else if (c == '$' || c == '`') {
-      dollar(out, false);
-    } else {
-      append(text_.substr(at_++, 1));
-    }
-  }
-  return out;
-}
-
-void Script::dollar(Words& out, bool quoted) {
-  if (is("$((")) return arithmetic(out);
-  if (is("${")) return braces(out, quoted);
-  if (is("$(") || peek() == '`') {
-    const bool tick = peek() == '`';
-    std::size_t end = at_ + (tick ? 1 : 2);
-    for (int depth = 1; end < text_.size() && depth > 0; ++end)
-      depth += tick ? -int{text_[end] == '`'} : int{text_[end] == '('} - int{text_[end] == ')'};
-    const Word what = unknown(fmt::format("'{}' would have to be run, and no shell is", one_line(text_.substr(at_, end - at_))));
-    at_ = end;
-    return add(out, {what}, quoted, false);
-  }
-  std::size_t end = at_ + 1;
-  if (end < text_.size() && starts_name(text_[end])) {
-    while (end < text_.size() && in_name(text_[end])) ++end;
-    const std::string name = text_.substr(at_ + 1, end - at_ - 1);
-    const Words value = value_of(name);
-    at_ = end;
-    return add(out, value, quoted, false);
-  }
-  if (end < text_.size() &&
-      (std::isdigit(static_cast<unsigned char>(text_[end])) || text_[end] == '@' || text_[end] == '*')) {
-    const Word what = unknown(fmt::format("${} is a parameter of the script, and it has none", text_[end]));
-    at_ = end + 1;
-    return add(out, {what}, quoted, false);
-  }
-  add(out, {Word{"$", "", false}}, true, false);
-  ++at_;
-}
-
-// ${NAME}, ${NAME[@]}, ${NAME:-default}
-void Script::braces(Words& out, bool quoted) {
-  const auto end = text_.find('}', at_);
-  if (end == std::string::npos) fail("'${' is not closed");
-  const std::string inside = text_.substr(at_ + 2, end - at_ - 2);
-  std::size_t length = 0;
-  while (length < inside.size() && in_name(inside[length])) ++length;
-  const std::string name = inside.substr(0, length), rest = inside.substr(length);
-  Words value;
-  bool all = false;
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) {
-    value = {unknown(fmt::format("'${{{}}}' has no value", one_line(inside)))};
-    const auto fallback = rest.find(":-") == 0 ? rest.substr(2) : "";
-    if (!fallback.empty()) value = {Word{fallback, "", false}};
-  } else if (rest.empty() || rest == "[@]" || rest == "[*]") {
-    value = value_of(name);
-    all = !rest.empty();
-  } else if (rest.compare(0, 1, ":") == 0 || rest.compare(0, 1, "-") == 0 || rest.compare(0, 1, "=") == 0) {
-    value = value_of(name);
-    const std::size_t skip = rest[0] == ':' ? 2 : 1;
-    if (rest.size() >= skip && (rest[skip - 1] == '-' || rest[skip - 1] == '=') &&
-        (value.empty() || !value[0].unknown.empty() || value[0].text.empty()))
-      value = {Word{rest.substr(skip), "", false}};
-  } else {
-    value = {unknown(fmt::format("'${{{}}}' is not understood", one_line(inside)))};
-  }
-  at_ = end + 1;
-  add(out, value, quoted, all);
-}
-
-void Script::arithmetic(Words& out) {
-  std::size_t end = at_ + 3;
-  for (int depth = 0; end < text_.size() && (depth > 0 || text_.compare(end, 2, "))") != 0); ++end)
-    depth += int{text_[end] == '('} - int{text_[end] == ')'};
-  if (end >= text_.size()) fail("'$((' is not closed");
-  const std::string inside = text_.substr(at_ + 3, end - at_ - 3);
-  std::size_t at = 0;
-  const std::int64_t value = sum(inside, at);
-  if (inside.find_first_not_of(' ', at) != std::string::npos) fail(fmt::format("'$(({}))' is not understood", one_line(inside)));
-  at_ = end + 2;
-  add(out, {Word{std::to_string(value), "", false}}, true, false);
-}
-
-std::int64_t Script::sum(const std::string& s, std::size_t& at) {
-  const auto fits = [&](bool overflow) {
-    if (overflow) fail(fmt::format("'$(({}))' leaves the range of 64 bits", one_line(s)));
-  };
-  std::int64_t total = 0, term = factor(s, at);
-  bool minus = false;
-  for (;; ++at) {
-    at = std::min(s.find_first_not_of(' ', at), s.size());
-    const char op = at < s.size() ? s[at] : ')';
-    if (op == '*' || op == '/' || op == '%') {
-      ++at;
-      const std::int64_t other = factor(s, at);
-      if (op != '*' && other == 0) fail("division by 0");
-      if (op == '*') fits(__builtin_mul_overflow(term, other, &term));
-      else if (other == -1) fits(op == '/' && __builtin_sub_overflow(0, term, &term)), term = op == '/' ? term : 0;
-      else term = op == '/' ? term / other : term % other;
-      --at;
-      continue;
-    }
-    fits(minus ? __builtin_sub_overflow(total, term, &total) : __builtin_add_overflow(total, term, &total));
-    if (op != '+' && op != '-') return total;
-    minus = op == '-';
-    ++at;
-    term = factor(s, at);
-    --at;
-  }
-}
-
-std::int64_t Script::factor(const std::string& s, std::size_t& at) {
-  at = std::min(s.find_first_not_of(" $", at), s.size());
-  if (at < s.size() && s[at] == '(') {
-    ++at;
-    if (++depth_ > kMaxDepth) fail(fmt::format("more than {} brackets in one another", kMaxDepth));
-    const std::int64_t value = sum(s, at);
-    --depth_;
-    ++at;
-    return value;
-  }
-  const bool brace = at < s.size() && s[at] == '{';
-  if (brace) ++at;
-  std::size_t end = at;
-  while (end < s.size() && in_name(s[end])) ++end;
-  std::string word = s.substr(at, end - at);
-  at = end + (brace ? 1 : 0);
-  if (!word.empty() && starts_name(word[0])) {
-    const Words value = value_of(word);
-    word = value.empty() ? "" : value[0].text;
-  }
-  const auto n = integer(word);
-  if (!n) fail(fmt::format("'$(({}))' is no sum of integers", one_line(s)));
-  return *n;
 }
 
 }  // namespace

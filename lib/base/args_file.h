@@ -3,7 +3,8 @@
 //
 // No shell is run. Understood are comments, quotes, `\` at the end of a line, assignments (NAME=word, NAME+=word,
 // NAME=( … ), export), $NAME, ${NAME}, ${NAME:-default}, "${NAME[@]}" and integer arithmetic $(( … )). A name that the
-// script does not set, or sets from a parameter ($1), is looked up in the environment.
+// script does not set, or sets from a parameter ($1, ${1:-default}), is looked up in the environment. Blocks that only a
+// shell can walk (if, for, case, functions, [[ … ]] && …) are passed over; what they set has no known value.
 // Code: base/args_file.cc. Tests: tests/base/args_file_test.cc.
 
 #include <optional>
@@ -24,7 +25,7 @@ struct ArgsFile {
 //      launcher's
 // Other commands are passed over. Pipes and redirections end a command.
 //   fails  Error{io}; Error{usage} with file and line: a construct that would have to be run ($(…), if, for, …) whose value
-//          is wanted, a name without a value, an open quote, no flag in the file; a device, a binary file, one above 1
+//          or flags are wanted, a name without a value, an open quote, no flag in the file; a device, a binary file, one above 1
 //          MiB, values of names that come to more than 4 MiB, more than 100 brackets in one another
 ArgsFile read_args_file(const std::string& path);
 

@@ -20,7 +20,10 @@ struct Kind {
 };
 
 void need(const std::filesystem::path& value, const TokenizerSpec& spec, const char* flag) {
-  if (value.empty()) throw Error(Code::usage, fmt::format("{} needs {}", spec.type, flag), flag);
+  if (!value.empty()) return;
+  const bool gpt2 = spec.type == "HuggingFaceTokenizer" && !spec.vocab_file.empty() && !spec.merge_file.empty();
+  throw Error(Code::usage, fmt::format("{} needs {}", spec.type, flag), "",
+              gpt2 ? "--tokenizer-type GPT2BPETokenizer reads --vocab-file and --merge-file" : "name its file");
 }
 
 // ByteTokenizer and NullTokenizer have one end token each.

@@ -90,7 +90,11 @@ const Row& first_of(const ModelSpec& m, RowKind kind, const char* family) {
 void write_rotary(const RotarySpec& r, Json& c) {
   if (has(c, "rope_parameters")) c["rope_parameters"]["rope_theta"] = r.base;
   else c["rope_theta"] = r.base;
-  if (r.scaling_factor <= 0) return;
+  if (r.scaling_factor <= 0) {
+    if (has(c, "rope_parameters")) c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", r.base}};
+    if (has(c, "rope_scaling")) c["rope_scaling"] = nullptr;
+    return;
+  }
   Json& scaling = has(c, "rope_parameters") ? c["rope_parameters"] : c["rope_scaling"];
   if (!has(c, "rope_parameters") && scaling.is_null())
     scaling = {{"rope_type", "llama3"}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};

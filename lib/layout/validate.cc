@@ -242,7 +242,7 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
     if (c.divides("world size", limits.world, "tp·cp·pp", model_ranks) && ranks != limits.world)
       c.add(fmt::format("world size {} is not tp·cp·pp·dp = {}·{}·{}·{} = {}", limits.world, p.tp, p.cp, p.pp, p.dp, ranks),
             nearest_worlds(p, limits.world));
-    c.divides("world size", limits.world, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
+    if (p.ep > 1 || p.etp != p.tp) c.divides("world size", limits.world, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
   }
   if (auto problem = order_problem(p)) c.problems.push_back(std::move(*problem));
   if (p.vpp > 1 && p.pp == 1)

@@ -113,7 +113,9 @@ void check_schedule(const TrainingOptions& o) {
   };
   if (const ScheduleRow* row = find_schedule(o.schedule); row != nullptr && !names_schedule_file(o.schedule)) {
     if (row->copies != 1) refuse("needs two copies of the weights");
-    if (const std::string problem = problem_of(*row, schedule_spec_of(o)); !problem.empty()) refuse(problem);
+    const ScheduleSpec spec = schedule_spec_of(o);
+    if (row->max_chunks == 1 && spec.chunks > 1) hint = "no virtual stages, or --pipeline-schedule interleaved";
+    if (const std::string problem = problem_of(*row, spec); !problem.empty()) refuse(problem);
   }
   const Schedule s = names_schedule_file(o.schedule) ? schedule_of(o) : small_schedule_of(o);
   if (names_schedule_file(o.schedule)) check_file(o, s);

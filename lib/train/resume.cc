@@ -50,8 +50,11 @@ LoadWhat what_to_load(const TrainingOptions& o) {
 void require_same_model(const TrainingRun& run, const Reader& reader) {
   const std::string where = reader.dir().string();
   const Json& specs = reader.manifest().meta.specs;
-  if (run.options.finetune || !specs.contains("model")) return;
-  if (const auto d = model_difference(model_from_json(specs["model"], where), run.model); !d.empty())
+  if (!specs.contains("model")) return;
+  const auto d = model_difference(model_from_json(specs["model"], where), run.model);
+  if (!d.empty() && run.options.finetune && run.speaks())
+    log::warn("the checkpoint's model computes otherwise, {}; --use-checkpoint-args takes its shape", d);
+  if (!d.empty() && !run.options.finetune)
     throw Error(Code::config, "the checkpoint's model is another one, " + d, where,
                 "repeat the run's model flags, or --use-checkpoint-args, or --finetune to change them on purpose");
 }
@@ -108,6 +111,8 @@ T field_or(const Json& j, const char* key, T otherwise, const std::string& where
 // Where the saved run stood.
 void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::string& where) {
   const Json& t = meta.training;
+  if (t.empty())
+    throw Error(Code::config, "the checkpoint holds weights and no state of a run", where, "--finetune starts a run from them");
   run.at.iteration = run.saved_iteration = meta.iteration;
   run.at.consumed_samples = meta.consumed_samples;
   run.at.consumed_valid_samples = json_field<std::int64_t>(t, "consumed_valid_samples", where);

@@ -35,7 +35,9 @@ void fill_batch_schedule(TrainingOptions& o, Problems& problems) {
   if (!o.step_batch_sizes.empty()) return fill_step_schedule(o, problems);
   if (o.rampup_batch_size.empty()) return;
   if (const auto text = BatchSchedule::ramp_up_problem(o.rampup_batch_size, o.batch.global_batch); !text.empty()) {
-    problems.push_back({text, "--rampup-batch-size 32 32 1000000"});
+    // One increment from half the batch, or from the whole of an odd one.
+    const int full = std::max(1, o.batch.global_batch), half = full % 2 == 0 ? full / 2 : full;
+    problems.push_back({text, fmt::format("--rampup-batch-size {} {} 1000000", half, half)});
     return;
   }
   o.batch_schedule = BatchSchedule::ramp_up(o.rampup_batch_size, o.batch.global_batch);
@@ -126,7 +128,7 @@ void complete_run_length(TrainingOptions& o, Problems& problems) {
   for (const std::int64_t i : o.iterations_to_skip)
     if (o.train_iters > 0 && i > o.train_iters)
       problems.push_back({fmt::format("iterations-to-skip {} is behind the last of {} iterations", i, o.train_iters),
-                          "leave it out"});
+                          "the same without it"});
 }
 
 LrSchedule lr_schedule_of(const TrainingOptions& o) {

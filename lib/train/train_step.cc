@@ -170,6 +170,7 @@ void train_step(TrainingRun& run) {
                           : run.executor->run_lane(lane, batches, 1 / count, acts.on_step());
   acts.end();
   walking.end();
+  run.phase("loss");
   if (run.hooks.after_backward) run.hooks.after_backward(at.iteration, *run.store);
   StepReport report;
   report.global_batch = global_batch;

@@ -33,6 +33,42 @@ class ArgsFiles : public ::testing::Test {
   test::TemporaryDirectory dir_;
 };
 
+TEST_F(ArgsFiles, BlocksThatOnlyAShellCanWalkArePassedOver) {
+  const std::string guard = R"(
+if [ ! -f pretrain_gpt.py ]; then
+  echo "not here (yet)"
+  exit 1
+fi
+for i in 1 2; do mkdir -p "run$i"; done
+case "$HOST_OF_TEST" in
+  a) X=1 ;;
+esac
+say() { echo "$1"; }
+function other {
+  Y=2
+}
+[[ -n "$DEBUG_OF_TEST" ]] && EXTRA=(--more
+  --and) && Z=3
+[ -d out ] || mkdir out
+ARGS=(--num-layers 2 "--fp8-format hybrid")
+python train.py ${ARGS[@]} "$@"
+)";
+  EXPECT_EQ(flags(guard), "--num-layers|2|--fp8-format|hybrid");
+  EXPECT_EQ(flags("ARGS=(--num-layers 2 \"--fp8-format hybrid\" --name 'two words')\n"), "--num-layers|2|--fp8-format|hybrid|--name|two words");
+  EXPECT_EQ(flags("A=(--name 'two words')\npython t.py \"${A[@]}\"\n"), "--name|two words");
+  EXPECT_NE(fault("A=(--x)\nif true; then\n  A+=(--y)\nfi\npython t.py ${A[@]}\n").find("line 3: A is set where 'if' would have to be run"), std::string::npos);
+  EXPECT_NE(fault("if true; then\n  python t.py --x\nfi\n").find("run.sh:1"), std::string::npos);
+  EXPECT_NE(fault("--x 1\nif true; then\n  A=1\n").find("'if' would have to be run"), std::string::npos) << "it has no end";
+}
+
+TEST_F(ArgsFiles, AParametersDefaultStandsInQuotesAndGivesWayToTheEnvironment) {
+  const std::string script = "PLACE=${1:-\"checkpoints/x\"}\npython t.py --save \"$PLACE\"\n";
+  EXPECT_EQ(flags(script), "--save|checkpoints/x");
+  ::setenv("PLACE", "mine", 1);
+  EXPECT_EQ(flags(script), "--save|mine");
+  ::unsetenv("PLACE");
+}
+
 TEST_F(ArgsFiles, AListOfFlagsWithContinuedLinesAndComments) {
   EXPECT_EQ(flags("# a model\n--num-layers 4 \\\n  --swiglu   # gated\n--data-path a b\n\n--split '9,1' \\\n"),
             "--num-layers|4|--swiglu|--data-path|a|b|--split|9,1");

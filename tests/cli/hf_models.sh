@@ -36,6 +36,12 @@ mt-train --num-layers 2 --hidden-size 16 --ffn-hidden-size 24 --num-attention-he
   --position-embedding-type rope --rotary-base 5000 --normalization RMSNorm --norm-epsilon 1e-5 --swiglu --disable-bias-linear \
   --untie-embeddings-and-output-weights --max-position-embeddings 32 --seq-length 16 --vocab-size 37 --mock-data \
   --micro-batch-size 1 --lr 1e-3 --train-iters 2 --load llama --finetune --save tuned --registry none > log 2>&1 || { cat log; exit 1; }
+if grep -q "computes otherwise" log; then cat log; exit 1; fi
+mt-train --num-layers 2 --hidden-size 16 --ffn-hidden-size 24 --num-attention-heads 4 --group-query-attention --num-query-groups 2 \
+  --position-embedding-type rope --rotary-base 100 --normalization RMSNorm --swiglu --disable-bias-linear \
+  --untie-embeddings-and-output-weights --max-position-embeddings 32 --seq-length 16 --vocab-size 37 --mock-data \
+  --micro-batch-size 1 --lr 1e-3 --train-iters 1 --load llama --finetune --registry none > log2 2>&1 || { cat log2; exit 1; }
+grep -q "computes otherwise, .*--use-checkpoint-args takes its shape" log2
 mt-ckpt convert --load tuned --save leaving --like mine
 cmp mine/tokenizer_config.json leaving/tokenizer_config.json
 cmp <(tr -d ' \n' < mine/config.json) <(tr -d ' \n' < leaving/config.json)

@@ -102,6 +102,17 @@ TEST(HfConvert, WhatDoesNotFitIsNamedAndNothingIsWritten) {
   EXPECT_EQ(error([](Json&) {}), "no error");
 }
 
+TEST(HfConvert, AConfigSaysWhatTheModelComputesNow) {
+  const Json config = parse_json(small_models()[0].config, "");
+  HfModel m = read_hf_config(config, "");
+  for (auto& row : m.spec.towers[0].rows) row.attention.rotary.scaling_factor = 0, row.attention.rotary.base = 7;
+  const Json now = hf_config_of(*m.family, m.spec, DType::f32, config);
+  EXPECT_TRUE(now["rope_scaling"].is_null());
+  EXPECT_EQ(now["rope_theta"], 7.0);
+  EXPECT_EQ(now["mine"], config["mine"]);
+  EXPECT_EQ(model_difference(read_hf_config(now, "").spec, m.spec), "");
+}
+
 TEST(HfConvert, ATiedHeadThatIsACopyIsLeftOutAndOneThatIsNotIsAnError) {
   const TemporaryDirectory dir;
   const auto& llama = small_models()[0];
