@@ -84,7 +84,7 @@ std::string format_of(const Arguments& a) {
   std::error_code ec;
   if (!fs::exists(a.load, ec)) throw Error(Code::io, "no such directory", a.load);
   const auto format = detect_format(a.load);
-  if (format == CheckpointFormat::hugging_face) return "hf";
+  if (format == CheckpointFormat::hugging_face || fs::exists(fs::path(a.load) / "config.json", ec)) return "hf";
   if (format == CheckpointFormat::native || fs::exists(fs::path(a.load) / "latest_checkpointed_iteration.txt", ec)) return "native";
   throw Error(Code::config, fmt::format("holds {}, which is not converted", format_name(format)), a.load, "--from native or --from hf");
 }

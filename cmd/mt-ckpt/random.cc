@@ -102,7 +102,7 @@ void add_model(OptionTable& table, Arguments& a) {
   table.add("hidden-size", a.model.hidden_size, "N", "width of the residual stream");
   table.add("num-attention-heads", a.model.num_attention_heads, "N", "attention heads");
   table.add("max-position-embeddings", a.model.max_position_embeddings, "N", "longest sequence", "tokens");
-  table.add("vocab-size", a.vocab_size, "N", "tokens in the vocabulary");
+  table.add("vocab-size", a.vocab_size, "N", "tokens in the vocabulary").between(1, 2147483647);
   table.add("group-query-attention", a.model.group_query_attention, "", "fewer key and value heads than query heads");
   table.add("num-query-groups", a.model.num_query_groups, "N", "key and value heads with --group-query-attention");
   table.add("swiglu", a.model.swiglu, "", "gated feed-forward with SiLU");

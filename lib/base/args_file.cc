@@ -22,6 +22,7 @@ std::string script_text(const std::string& path) {
   if (text.size() > kMaxFileBytes)
     throw Error(Code::usage, fmt::format("{} bytes are more than a file of flags has", text.size()), path,
                 fmt::format("at most {}", kMaxFileBytes));
+  if (text.compare(0, 3, "\xEF\xBB\xBF") == 0) text.erase(0, 3);
   if (text.find('\0') != std::string::npos)
     throw Error(Code::usage, "a binary file is no file of flags", path, fmt::format("byte {} is 0", text.find('\0')));
   return text;
@@ -58,6 +59,7 @@ class Script : ShellWords {
   void forget(const std::string& name, const std::string& keyword);
 
   Words flags_;
+  bool conditional_ = false;  // behind && or ||
   bool seen_command_ = false;
   std::optional<int> ranks_;
 };
@@ -147,10 +149,16 @@ void Script::forget(const std::string& name, const std::string& keyword) {
 // One statement up to its end: assignments, flags or a command.
 void Script::statement() {
   Words words;
+  const auto before = variables_;
+  bool goes_on = false;
   for (;;) {
     skip_blanks();
     const char c = peek();
     if (c == '\0') break;
+    if ((goes_on = is("&&") || is("||"))) {
+      at_ += 2;
+      break;
+    }
     if (c == '\n' || c == ';' || c == '&') {
       ++at_;
       break;
@@ -165,7 +173,11 @@ void Script::statement() {
     if (words.empty() && assignment()) continue;
     for (Word& w : word()) words.push_back(std::move(w));
   }
-  if (!words.empty()) command(words);
+  if (!words.empty()) {
+    variables_ = before;  // what stands before a command is the command's alone
+    command(words);
+  }
+  conditional_ = goes_on;
 }
 
 void Script::command(const Words& words) {
@@ -173,6 +185,13 @@ void Script::command(const Words& words) {
   if (first.compare(0, 2, "--") == 0) {
     flags_.insert(flags_.end(), words.begin(), words.end());
     return;
+  }
+  if (first == "exit" && !conditional_) at_ = text_.size();
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& name = words[i].text;
+    if (first == "unset") std::erase_if(variables_, [&](const Variable& v) { return v.name == name; });
+    if (first == "read" && !name.empty() && starts_name(name[0])) forget(name, first);
+    if (first == "let" || first == "eval") forget(name.substr(0, name.find_first_of("+-*/=")), first);
   }
   const auto program = std::find_if(words.begin(), words.end(), [](const Word& w) {
     const auto ends = [&](const std::string& tail) {
@@ -242,6 +261,12 @@ bool Script::assignment() {
   if (!append && (end >= text_.size() || text_[end] != '=')) return false;
   const std::string name = text_.substr(at_, end - at_);
   at_ = end + (append ? 2 : 1);
+  if (conditional_) {
+    if (peek() == '(') pass_array();
+    else (void)word();
+    forget(name, "&&");
+    return true;
+  }
   if (peek() != '(') {
     Words value = peek() == '\n' || is_blank(peek()) || peek() == ';' ? Words{} : word();
     Word whole;

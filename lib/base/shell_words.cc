@@ -283,7 +283,12 @@ std::int64_t ShellWords::factor(const std::string& s, std::size_t& at) {
     const Words value = value_of(word);
     word = value.empty() ? "" : value[0].text;
   }
-  const auto n = integer(word);
+  auto n = integer(word);
+  if (n && word.size() > 1 && word[0] == '0') {  // in eights, as a shell takes it
+    char* last = nullptr;
+    n = std::strtoll(word.c_str(), &last, 8);
+    if (*last != '\0') n.reset();
+  }
   if (!n) fail(fmt::format("'$(({}))' is no sum of integers", one_line(s)));
   return *n;
 }

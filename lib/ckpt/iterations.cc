@@ -288,10 +288,8 @@ bool is_written_by_a_save(const fs::directory_entry& entry) {
 
 // Why a directory stays though it could go, or "".
 std::string kept_for(const fs::path& dir) {
-  const auto entries = entries_of(dir);
-  const auto foreign = std::find_if_not(entries.begin(), entries.end(), is_written_by_a_save);
-  if (foreign == entries.end()) return "";
-  return fmt::format("{} stays: {} in it is not written by a save", dir.string(), foreign->path().filename().string());
+  const auto foreign = foreign_entry(dir);
+  return foreign.empty() ? "" : fmt::format("{} stays: {} in it is not written by a save", dir.string(), foreign);
 }
 
 //   damage  what is wrong with it that is no reason to remove it; ""
@@ -311,6 +309,14 @@ void remove_unless_foreign(const fs::path& dir, const std::string& damage, bool 
 }
 
 }  // namespace
+
+std::string foreign_entry(const fs::path& dir) {
+  std::error_code ec;
+  if (!fs::is_directory(dir, ec)) return "";
+  const auto entries = entries_of(dir);
+  const auto foreign = std::find_if_not(entries.begin(), entries.end(), is_written_by_a_save);
+  return foreign == entries.end() ? "" : foreign->path().filename().string();
+}
 
 Garbage retain(const fs::path& root, const RetainPolicy& policy, bool dry_run) {
   Garbage out;

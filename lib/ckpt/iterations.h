@@ -65,6 +65,10 @@ bool holds_no_checkpoint(const std::filesystem::path& root);
 //   fails  Error{corrupt} when its content is not a whole number of 0 or more; Error{io} when it cannot be read
 std::optional<std::int64_t> read_tracker(const std::filesystem::path& root);
 
+// The name of something in an iteration's directory that no save writes, or "".
+//   fails  Error{io}: cannot be listed
+std::string foreign_entry(const std::filesystem::path& dir);
+
 // Which complete checkpoints stay: the newest `keep_newest` (0: all) and those whose iteration is a multiple of
 // `keep_interval` (0: none), as Megatron's --save-retain-interval.
 struct RetainPolicy {

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "ckpt/iterations.h"
 #include "ckpt/safetensors.h"
 
 namespace mt {
@@ -306,6 +307,15 @@ fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
   write_file_atomic(root / kTrackerName, fmt::format("{}\n", meta.iteration));
   // After a swap the temporary name holds the old checkpoint. The new one is published; this cannot undo it.
   std::error_code ec;
+  if (const auto foreign = foreign_entry(dir); !foreign.empty()) {
+    fs::path aside;
+    for (int n = 1; aside.empty() || fs::exists(fs::symlink_status(aside)); ++n)
+      aside = root / fmt::format("replaced-{}-{}", iteration_name(meta.iteration), n);
+    fs::rename(dir, aside, ec);
+    log::warn("{} was replaced and held {}, which no save writes: it is now {}", target.string(), foreign,
+              (ec ? dir : aside).string());
+    return target;
+  }
   fs::remove_all(dir, ec);
   if (ec) log::warn("cannot remove {}: {}", dir.string(), ec.message());
   return target;

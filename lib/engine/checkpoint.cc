@@ -1,5 +1,6 @@
 #include "engine/checkpoint.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
@@ -149,6 +150,11 @@ void check_loadable(const Reader& reader, const ModelSpec& model, const std::vec
                     LoadWhat what, const StateSpec& state) {
   require_same_tensors(reader, model);
   if (what == LoadWhat::everything) {
+    const auto& stored = reader.manifest().tensors;
+    const bool keeps = std::any_of(specs.begin(), specs.end(), [&](const ParamSpec& s) { return !state_kinds(state, s).empty(); });
+    if (keeps && std::all_of(stored.begin(), stored.end(), [](const TensorEntry& t) { return t.kind == "weight"; }))
+      throw Error(Code::config, "the checkpoint holds weights alone", reader.dir().string(),
+                  "--no-load-optim goes on without the optimizer's state, --finetune starts a run from them");
     require_same_rule(reader, state);
     require_same_moments(reader, state);
     reader.check(scale_requests(specs, state, nullptr));

@@ -24,6 +24,12 @@ int whole_number(const Json& c, const char* key) {
 }
 int whole_number(const Json& c, const char* key, int otherwise) { return has(c, key) ? whole_number(c, key) : otherwise; }
 
+double above_zero(const Json& c, const char* key, double otherwise) {
+  const double v = get<double>(c, key, otherwise);
+  if (!(v > 0 && std::isfinite(v))) throw Error(Code::config, fmt::format("{} is {}", key, v));
+  return v;
+}
+
 // A key that changes what is computed, at the only value that is computed here.
 template <class T>
 void only(const Json& c, const char* key, const T& value, const T& otherwise) {
@@ -40,10 +46,10 @@ void only(const Json& c, const char* key, const T& value, const T& otherwise) {
 void read_rotary(const Json& c, ModelOptions& o, double base) {
   const Json* scaling = nullptr;
   o.position_embedding_type = "rope";
-  o.rotary_base = get<double>(c, "rope_theta", base);
+  o.rotary_base = above_zero(c, "rope_theta", base);
   if (has(c, "rope_parameters")) {
     scaling = &c["rope_parameters"];
-    o.rotary_base = get<double>(*scaling, "rope_theta", o.rotary_base);
+    o.rotary_base = above_zero(*scaling, "rope_theta", o.rotary_base);
   } else if (has(c, "rope_scaling")) {
     scaling = &c["rope_scaling"];
   }
@@ -69,7 +75,7 @@ ModelOptions llama_like(const Json& c, double rope_base) {
   if (has(c, "head_dim")) o.kv_channels = whole_number(c, "head_dim");
   o.max_position_embeddings = whole_number(c, "max_position_embeddings", 2048);
   o.normalization = "RMSNorm";
-  o.norm_epsilon = get<double>(c, "rms_norm_eps", 1e-6);
+  o.norm_epsilon = above_zero(c, "rms_norm_eps", 1e-6);
   o.swiglu = true;
   o.add_bias_linear = false;
   o.untie_embeddings_and_output_weights = !get<bool>(c, "tie_word_embeddings", false);
@@ -119,7 +125,6 @@ void write_llama_like(const ModelSpec& m, Json& c, const char* family, RowKind n
   c["rms_norm_eps"] = attention.norm.eps;
   c["hidden_act"] = "silu";
   c["tie_word_embeddings"] = m.tied;
-  if (!has(c, "initializer_range")) c["initializer_range"] = m.init_std;
   write_rotary(a.rotary, c);
 }
 
@@ -187,7 +192,7 @@ ModelOptions gpt2_options(const Json& c, std::vector<std::string>&) {
   o.num_attention_heads = whole_number(c, "n_head");
   o.max_position_embeddings = whole_number(c, "n_positions", 1024);
   o.ffn_hidden_size = whole_number(c, "n_inner", 4 * o.hidden_size);
-  o.norm_epsilon = get<double>(c, "layer_norm_epsilon", 1e-5);
+  o.norm_epsilon = above_zero(c, "layer_norm_epsilon", 1e-5);
   o.untie_embeddings_and_output_weights = !get<bool>(c, "tie_word_embeddings", true);
   o.attention_dropout = get<double>(c, "attn_pdrop", 0.1);
   o.hidden_dropout = get<double>(c, "resid_pdrop", 0.1);

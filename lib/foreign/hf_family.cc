@@ -120,6 +120,7 @@ Json hf_config_of(const HfFamily& family, const ModelSpec& model, DType dtype, J
   if (base.empty()) {
     base["architectures"] = {family.architecture};
     base["model_type"] = family.model_type;
+    base["initializer_range"] = model.init_std;
   }
   family.write(model, base);
   base["vocab_size"] = model.vocab_size;

@@ -60,6 +60,9 @@ std::vector<bool> expert_layers(const ModelOptions& o) {
     for (std::size_t i = 0; i < layers; i += static_cast<std::size_t>(every)) all[i] = true;
     return all;
   }
+  if (std::count(o.moe_layer_freq.begin(), o.moe_layer_freq.end(), '(') !=
+      std::count(o.moe_layer_freq.begin(), o.moe_layer_freq.end(), ')'))
+    fail();
   all.clear();
   for (std::size_t at = 0; at < text.size();) {
     const auto close = text.find(']', at);

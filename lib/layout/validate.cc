@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "layout/param_spec.h"
 #include "layout/pipeline_split.h"
 
 namespace mt {
@@ -147,6 +148,18 @@ void check_batch(Checker& c, const ModelSpec& m, const ParallelSpec& p, const Ba
         near);
 }
 
+// Bytes of states are counted in 64 bits, some tens of bytes a parameter.
+void check_size(Checker& c, const ModelSpec& m) {
+  constexpr double kMost = 1e15;
+  double all = 0;
+  for (const auto& t : logical_tensors(m)) {
+    double n = 1;
+    for (const auto d : t.shape) n *= static_cast<double>(d);
+    all += n;
+  }
+  if (all > kMost) c.add(fmt::format("the model has {:.3g} parameters, more than {:.0e}", all, kMost), "smaller sizes");
+}
+
 }  // namespace
 
 std::optional<Problem> order_problem(const ParallelSpec& p) {
@@ -242,8 +255,9 @@ void check_degrees(Checker& c, const ModelSpec& m, const ParallelSpec& p, const 
     if (c.divides("world size", limits.world, "tp·cp·pp", model_ranks) && ranks != limits.world)
       c.add(fmt::format("world size {} is not tp·cp·pp·dp = {}·{}·{}·{} = {}", limits.world, p.tp, p.cp, p.pp, p.dp, ranks),
             nearest_worlds(p, limits.world));
-    if (p.ep > 1 || p.etp != p.tp) c.divides("world size", limits.world, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
   }
+  if (p.ep > 1 || p.etp != p.tp)
+    c.divides("world size", limits.world > 0 ? limits.world : ranks, "etp·ep·pp", std::int64_t{p.etp} * p.ep * p.pp);
   if (auto problem = order_problem(p)) c.problems.push_back(std::move(*problem));
   if (p.vpp > 1 && p.pp == 1)
     c.add(fmt::format("num-virtual-stages-per-pipeline-rank {} with pipeline-model-parallel-size 1", p.vpp),
@@ -270,6 +284,7 @@ std::vector<Problem> validate(const ModelSpec& m, const ParallelSpec& p, const B
   check_model(c, m, p);
   check_experts(c, m, p, limits);
   check_batch(c, m, p, b);
+  if (c.problems.empty()) check_size(c, m);
   if (precision_flags > 1)
     c.add(fmt::format("{} half precisions given, fp16 and bf16, at most 1", precision_flags), "--bf16 alone");
   if (limits.vocab_of_data && *limits.vocab_of_data > m.vocab_size)

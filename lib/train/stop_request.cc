@@ -14,7 +14,7 @@ namespace {
 // A signal handler can reach nothing but static storage.
 std::atomic<int> signal_seen{0};
 std::atomic<int> users{0};
-struct sigaction old_term, old_int, old_usr1;
+struct sigaction old_term, old_int, old_usr1, old_hup;
 
 void on_signal(int number) { signal_seen = number; }
 
@@ -29,6 +29,9 @@ StopRequest::StopRequest() {
   ::sigaction(SIGTERM, &act, &old_term);
   ::sigaction(SIGINT, &act, &old_int);
   ::sigaction(SIGUSR1, &act, &old_usr1);
+  // A terminal that goes leaves the run alone, whatever the libraries under it make of it.
+  act.sa_handler = SIG_IGN;
+  ::sigaction(SIGHUP, &act, &old_hup);
 }
 
 StopRequest::~StopRequest() {
@@ -36,6 +39,7 @@ StopRequest::~StopRequest() {
   ::sigaction(SIGTERM, &old_term, nullptr);
   ::sigaction(SIGINT, &old_int, nullptr);
   ::sigaction(SIGUSR1, &old_usr1, nullptr);
+  ::sigaction(SIGHUP, &old_hup, nullptr);
 }
 
 int StopRequest::seen() { return signal_seen; }

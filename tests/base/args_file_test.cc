@@ -61,6 +61,19 @@ python train.py ${ARGS[@]} "$@"
   EXPECT_NE(fault("--x 1\nif true; then\n  A=1\n").find("'if' would have to be run"), std::string::npos) << "it has no end";
 }
 
+TEST_F(ArgsFiles, WhatMayOrMayNotBeSetHasNoValue) {
+  const std::string run = "python t.py --x $TP\n";
+  EXPECT_EQ(flags("TP=2\nTP=4 echo hi\n" + run), "--x|2") << "the command's alone";
+  EXPECT_EQ(flags("TP=2\nunset TP\npython t.py --x ${TP:-4}\n"), "--x|4");
+  EXPECT_EQ(flags("TP=$((010))\n" + run), "--x|8");
+  EXPECT_EQ(flags("mkdir -p a && cd a || exit 1\nTP=2\n" + run), "--x|2");
+  EXPECT_EQ(flags("\xEF\xBB\xBF--x 2\nexit 0\n--y 3\n"), "--x|2");
+  for (const char* maybe : {"false && TP=4\n", "[ -f /nofile ] && TP=4\n", "true || TP=4\n", "read TP < f\n", "eval \"TP=4\"\n", "let TP=4\n"}) {
+    const auto said = fault(std::string("TP=2\n") + maybe + run);
+    EXPECT_NE(said.find("line 2: TP is set where"), std::string::npos) << maybe << said;
+  }
+}
+
 TEST_F(ArgsFiles, AParametersDefaultStandsInQuotesAndGivesWayToTheEnvironment) {
   const std::string script = "PLACE=${1:-\"checkpoints/x\"}\npython t.py --save \"$PLACE\"\n";
   EXPECT_EQ(flags(script), "--save|checkpoints/x");

@@ -176,6 +176,17 @@ TEST_F(IterationsTest, ASupersededSaveGoesUnlessItIsOnTheGridNewerOrALink) {
   EXPECT_EQ(left, (std::vector<std::int64_t>{0, 20, 30}));
 }
 
+TEST_F(IterationsTest, WhatSomebodyPutIntoAnIterationOutlivesItsReplacement) {
+  save(10);
+  std::ofstream(root_ / "iter_0000010/notes.txt") << "mine";
+  save(10);
+  EXPECT_FALSE(fs::exists(root_ / "iter_0000010/notes.txt"));
+  EXPECT_TRUE(fs::exists(root_ / "replaced-iter_0000010-1/notes.txt"));
+  EXPECT_EQ(resolve(root_.path()).iteration, 10);
+  save(10);
+  EXPECT_FALSE(fs::exists(root_ / "replaced-iter_0000010-2")) << "nothing foreign";
+}
+
 TEST_F(IterationsTest, GarbageIsWhatNoSaveWillFinish) {
   save(10);
   begin_save(root_.path(), 20);
