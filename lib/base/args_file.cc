@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -60,6 +61,7 @@ class Script : ShellWords {
 
   Words flags_;
   bool conditional_ = false;  // behind && or ||
+  std::size_t began_ = 0;     // the statement being read
   bool seen_command_ = false;
   std::optional<int> ranks_;
 };
@@ -151,6 +153,8 @@ void Script::statement() {
   Words words;
   const auto before = variables_;
   bool goes_on = false;
+  skip_blanks();
+  began_ = at_;
   for (;;) {
     skip_blanks();
     const char c = peek();
@@ -190,8 +194,10 @@ void Script::command(const Words& words) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::string& name = words[i].text;
     if (first == "unset") std::erase_if(variables_, [&](const Variable& v) { return v.name == name; });
+    const std::size_t at = std::exchange(at_, began_);  // the line it is told of
     if (first == "read" && !name.empty() && starts_name(name[0])) forget(name, first);
     if (first == "let" || first == "eval") forget(name.substr(0, name.find_first_of("+-*/=")), first);
+    at_ = at;
   }
   const auto program = std::find_if(words.begin(), words.end(), [](const Word& w) {
     const auto ends = [&](const std::string& tail) {

@@ -135,6 +135,8 @@ Words ShellWords::word() {
       if (end == std::string::npos) fail("a quote ' is not closed");
       append(std::string_view(text_).substr(at_ + 1, end - at_ - 1));
       at_ = end + 1;
+    } else if (is("\"$@\"")) {  // the script's parameters: none, and no word
+      at_ += 4;
     } else if (c == '"') {
       append("");
       for (++at_; peek() != '"';) {

@@ -34,7 +34,7 @@ class ArgsFiles : public ::testing::Test {
 };
 
 TEST_F(ArgsFiles, BlocksThatOnlyAShellCanWalkArePassedOver) {
-  const std::string guard = R"(
+  const std::string guard = R"sh(
 if [ ! -f pretrain_gpt.py ]; then
   echo "not here (yet)"
   exit 1
@@ -52,7 +52,7 @@ function other {
 [ -d out ] || mkdir out
 ARGS=(--num-layers 2 "--fp8-format hybrid")
 python train.py ${ARGS[@]} "$@"
-)";
+)sh";
   EXPECT_EQ(flags(guard), "--num-layers|2|--fp8-format|hybrid");
   EXPECT_EQ(flags("ARGS=(--num-layers 2 \"--fp8-format hybrid\" --name 'two words')\n"), "--num-layers|2|--fp8-format|hybrid|--name|two words");
   EXPECT_EQ(flags("A=(--name 'two words')\npython t.py \"${A[@]}\"\n"), "--name|two words");

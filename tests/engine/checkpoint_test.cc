@@ -241,7 +241,7 @@ TEST(Checkpoint, ACheckpointWithoutMomentsServesWeightsAlone) {
     meta.iteration = 7;
     commit(dir.path(), meta);
     const fs::path at = dir.path() / iteration_name(7);
-    expect_refused(at, model, LoadWhat::everything, "exp_avg");
+    expect_refused(at, model, LoadWhat::everything, "weights alone");
     RankState fresh(world, model, {});
     load_training(Reader(at), fresh.stream, fresh.groups, fresh.store, fresh.optimizer, LoadWhat::weights);
     EXPECT_EQ(wrong_elements(fresh, "master"), 0);
