@@ -1,5 +1,6 @@
 #include "data/index_cache.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -168,7 +169,8 @@ std::optional<FileLock> IndexCache::lock_or_map(const fs::path& path, const Inde
       log::info("waiting for another process that makes {}", path.string());
       told = true;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(seconds_since(start) < 1 ? 5 : 100));
+    // Small orders of many files are there soon, large ones are not asked for all the time.
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(seconds_since(start) / 4, 2e-4, 0.1)));
     if (map(path, key, arrays, false)) return std::nullopt;
   }
 }
