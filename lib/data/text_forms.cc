@@ -137,12 +137,15 @@ std::size_t skip_inert(const std::uint64_t* inert, std::string_view text, std::s
   return i;
 }
 
+// utf8proc takes this for a final consonant of Hangul and loses it; it is none, and goes with nothing.
+constexpr std::uint32_t kBeforeFinals = 0x11A7;
+
 // Text between two places that it may be cut at.
 void append_span(std::string_view text, NormalForm form, std::string& out) {
   std::size_t done = 0;
   for (std::size_t i = 0; i < text.size();) {
     const Decoded d = decode_utf8(text.data() + i);
-    if (is_outside_forms(d.code_point)) {
+    if (is_outside_forms(d.code_point) || d.code_point == kBeforeFinals) {
       append_known(text.substr(done, i - done), form, out);
       out.append(text, i, d.size);
       done = i + d.size;
