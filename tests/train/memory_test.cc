@@ -33,6 +33,31 @@ TEST(Memory, PeakOfARunIsWithinFivePercentOfThePlan) {
   }
 }
 
+// Samples in parts bring bounds and places beside positions; the plan has room for a part a token.
+TEST(Memory, PeakOfARunOverPartedSamplesIsWithinFivePercentOfThePlan) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.data.mock_data_style = "megatron";
+  o.data.inter_document_masking = true;
+  o.train_iters = 1;
+  o.model.hidden_size = 64;
+  o.data.vocab_size = 500;
+  o.batch = {256, 4, 8};
+  o.model.max_position_embeddings = 256;
+  const auto complete = complete_options(o, 1);
+  auto whole = complete.batch;
+  whole.parts = false;
+  const auto bytes = [&](const BatchSpec& batch) {
+    return plan_memory(model_of(complete), complete.parallel, batch, {}, complete.state(), 1).total();
+  };
+  EXPECT_GT(bytes(complete.batch), bytes(whole));
+  const std::size_t before = live_buffer_bytes();
+  reset_peak_buffer_bytes();
+  test::run_tiny(o, 1);
+  const auto peak = static_cast<double>(peak_buffer_bytes() - before);
+  EXPECT_NEAR(peak / static_cast<double>(bytes(complete.batch)), 1.0, 0.05);
+}
+
 // All ranks of a run together, with what only several have: shards, instances, whole matrices, gradients in few bits.
 TEST(Memory, PeakOfSeveralRanksIsWithinTwoPercentOfThePlan) {
   struct Case {
