@@ -80,6 +80,15 @@ void require_same_tokenizer(const DataOptions& o) {
                   "--tokenizer-type", "give the tokenizer of the data, or none");
 }
 
+// Token files that say a larger vocabulary than the run has hold ids no embedding row is for, sooner or later.
+void require_vocabulary(const DataOptions& o, std::int64_t vocab_size) {
+  for (const auto& prefix : prefixes_of(o))
+    if (const auto origin = data::origin_of(prefix); origin && origin->vocab_size > vocab_size)
+      throw Error(Code::config, fmt::format("{} was encoded with a vocabulary of {} ({}), the run has {}", prefix,
+                                            origin->vocab_size, origin->tokenizer_type, vocab_size),
+                  "--vocab-size", fmt::format("--vocab-size {}, or leave it out", origin->vocab_size));
+}
+
 }  // namespace
 
 std::int64_t vocab_size_of(const DataOptions& o) {
@@ -192,6 +201,7 @@ void open_megatron_mock(const TrainingOptions& o, std::int64_t vocab_size, const
 RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   if (o.data.sft) return open_sft_data(o, vocab_size);
   require_same_tokenizer(o.data);
+  require_vocabulary(o.data, vocab_size);
   RunData run;
   open_fim(o, run);
   run.tokenizer_fingerprint = fingerprint_of(o.data);

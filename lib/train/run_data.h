@@ -49,7 +49,8 @@ struct RunData {
 //   fails  Error{config} when nothing says it, naming the three ways; when two disagree
 std::int64_t vocab_size_of(const DataOptions& options);
 // Open token files (or mock data).
-//   fails  as data::open_run_sets; Error{config} when there is no data path. Fetching: Error{data} for an id that the
+//   fails  as data::open_run_sets; Error{config} when there is no data path, or a token file says another tokenizer than the
+//          one given or a larger vocabulary than the run has. Fetching: Error{data} for an id that the
 //          vocabulary does not have
 RunData open_data(const TrainingOptions& options, std::int64_t vocab_size);
 

@@ -190,9 +190,17 @@ grep -q "iteration *3/ *3" out.txt || fail "$(cat out.txt)"
 # A vocabulary smaller than the data's is noticed.
 echo '{"text": "zebra, zebra, zebra, zebra, zebra, zebra, zebra"}' > z.jsonl
 mt-preprocess --input z.jsonl --output-prefix z --tokenizer-type ByteTokenizer --registry none --quiet
+expect 3 "was encoded with a vocabulary of 257 (ByteTokenizer), the run has 64" mt-train \
+  "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 --vocab-size 64
+mv z_text_document.json z.json  # nothing says it now but the ids
 expect 4 "the vocabulary has 64" mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 --vocab-size 64
 expect 4 "samples wanted: over 2^32" timeout 20 mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 \
   --vocab-size 257 --train-iters 4611686018427
+
+# Nor is another tokenizer than the one that made the data.
+mv z.json z_text_document.json
+expect 3 "was encoded with another tokenizer" mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 \
+  --tokenizer-type NullTokenizer --vocab-size 257
 
 expect 5 "standard output" sh -c "mt-train ${tiny[*]} > /dev/full"
 echo ok
