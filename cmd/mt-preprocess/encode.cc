@@ -113,7 +113,7 @@ void print_stats(const data::EncodeReport& r) {
 }
 
 Json report(const data::EncodeReport& r) {
-  const double mb_per_s = static_cast<double>(r.input_bytes) / 1e6 / std::max(r.elapsed_s, 1e-9);
+  const double mb_per_s = static_cast<double>(r.input_bytes - r.resumed_bytes) / 1e6 / std::max(r.elapsed_s, 1e-9);
   log::info("{}, {}, {}, {} seen as text, {} skipped, {}, {:.1f} MB/s", counted(r.documents, "document"),
             counted(r.tokens, "token"), counted(r.empty_documents, "empty document"),
             counted(r.specials_as_text, "special string"), r.skipped_records, counted(r.blank_lines, "blank line"),

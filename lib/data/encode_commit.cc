@@ -32,6 +32,7 @@ void restore(const Json& j, EncodeReport& report) {
   report.first_replaced = j.value("first_replaced", "");
   for (const Count& count : kCounts) report.*count.member = j.value(count.name, std::int64_t{0});
   report.resumed_documents = report.documents;
+  report.resumed_bytes = report.input_bytes;
 }
 
 std::string place(const std::string& file, std::int64_t line, std::int64_t column) {
@@ -164,6 +165,8 @@ TokenFileOrigin EncodeCommitter::origin() const {
   made_by.vocab_size = tokenizer_.vocab_size();
   made_by.eod = tokenizer_.eod();
   made_by.eod_appended = job_.append_eod;
+  made_by.parse_special = job_.parse_special;
+  made_by.sentences = job_.split_sentences;
   made_by.before = tokenizer_.surround().before;
   made_by.after = tokenizer_.surround().after;
   return made_by;

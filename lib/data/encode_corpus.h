@@ -51,7 +51,7 @@ struct EncodeReport {
   std::int64_t skipped_records = 0, blank_lines = 0;
   std::int64_t replaced_records = 0, replaced_characters = 0;  // mended and taken
   std::string first_replaced;                                  // FILE:LINE
-  std::int64_t resumed_documents = 0;                          // of them, taken over from a killed run
+  std::int64_t resumed_documents = 0, resumed_bytes = 0;       // of documents and input_bytes, taken over from a killed run
   std::int64_t input_bytes = 0;
   double elapsed_s = 0;
   Json stats;  // EncodeStats::to_json, where asked for

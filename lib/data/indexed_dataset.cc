@@ -183,6 +183,8 @@ TokenFileOrigin read_sidecar(const fs::path& path) {
   if (origin.eod && (*origin.eod < 0 || *origin.eod >= origin.vocab_size)) {
     throw Error(Code::corrupt, fmt::format("eod {}: wanted 0 to {}", *origin.eod, origin.vocab_size - 1), where);
   }
+  if (j.contains("parse_special")) origin.parse_special = json_field<bool>(j, "parse_special", where);
+  if (j.contains("sentences")) origin.sentences = json_field<bool>(j, "sentences", where);
   if (j.contains("before")) origin.before = json_field<std::vector<std::int32_t>>(j, "before", where);
   if (j.contains("after")) origin.after = json_field<std::vector<std::int32_t>>(j, "after", where);
   return origin;

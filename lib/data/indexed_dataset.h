@@ -45,6 +45,8 @@ struct TokenFileOrigin {
   std::optional<std::int32_t> eod;
   bool eod_appended = false;
   std::vector<std::int32_t> before, after;  // ids that stand around every text, as the tokenizer puts them
+  bool parse_special = false;               // special strings in texts became control tokens
+  bool sentences = false;                   // a sequence is a sentence, not a text
 };
 
 // What the sidecar says of the bytes: XXH3 of both files, sixteen hex digits each; "" where it does not say.

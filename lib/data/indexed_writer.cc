@@ -356,6 +356,8 @@ std::string IndexedWriter::State::sidecar_text(const std::optional<TokenFileOrig
          {"bin_xxh3", hash_text(bin_hash.digest())},
          {"idx_xxh3", idx_hash}};
   if (origin->eod) j["eod"] = *origin->eod;
+  if (origin->parse_special) j["parse_special"] = true;
+  if (origin->sentences) j["sentences"] = true;
   if (!origin->before.empty()) j["before"] = origin->before;
   if (!origin->after.empty()) j["after"] = origin->after;
   return j.dump(2) + "\n";

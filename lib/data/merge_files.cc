@@ -71,6 +71,9 @@ void Common::take(const IndexedDataset& file) {
                             other->eod_appended ? " and end tokens" : "", first, origin->tokenizer_type, origin->fingerprint,
                             origin->eod_appended ? " and end tokens" : ""),
                 file.prefix());
+  } else if (origin->parse_special != other->parse_special || origin->sentences != other->sentences) {
+    const char* flag = origin->sentences != other->sentences ? "--split-sentences" : "--parse-special";
+    throw Error(Code::data, fmt::format("of it and {} one was made with {}, one without", first, flag), file.prefix());
   }
 }
 

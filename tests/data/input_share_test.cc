@@ -14,8 +14,9 @@
 namespace mt::data {
 namespace {
 
-std::vector<std::string> texts_of(const TextSourceOptions& options) {
+std::vector<std::string> texts_of(const TextSourceOptions& options, const TextPosition* from = nullptr) {
   TextSource source(options);
+  if (from != nullptr) source.start_at(*from);
   RecordReader reader({"text"});
   std::vector<std::string> texts;
   std::uint64_t used = 0;
@@ -182,6 +183,15 @@ TEST(Partitions, leave_lines_in_the_order_of_megatrons) {
       options.deal = n;
       options.chunk_bytes = chunk;
       EXPECT_EQ(texts_of(options), wanted) << n << " partitions, chunks of " << chunk;
+      if (n > 3) continue;
+      std::vector<TextPosition> places;  // from each of which reading goes on
+      TextSource first(options);
+      while (const auto some = first.next()) places.push_back(some->after);
+      for (const TextPosition& place : places) {
+        const std::vector<std::string> rest = texts_of(options, &place);
+        ASSERT_LE(rest.size(), wanted.size());
+        EXPECT_EQ(rest, std::vector<std::string>(wanted.end() - static_cast<std::ptrdiff_t>(rest.size()), wanted.end()));
+      }
     }
   }
 }

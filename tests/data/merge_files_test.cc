@@ -51,6 +51,24 @@ TEST(MergeFiles, a_directory_is_its_token_files_by_name_as_one_run_over_their_te
   EXPECT_TRUE(IndexedDataset(dir / "merged").verify());
 }
 
+TEST(MergeFiles, files_made_with_other_settings_are_not_joined) {
+  const ScratchDirectory dir;
+  EncodeJob job;
+  job.source.inputs = {dir.file("a.jsonl", "{\"text\":\"One two. Three.\"}\n")};
+  job.output_prefix = dir / "plain";
+  const std::string plain = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  job.output_prefix = dir / "special";
+  job.parse_special = true;
+  const std::string special = encode_corpus(job, ByteTokenizer(true)).prefixes[0];
+  job.parse_special = false;
+  job.split_sentences = true;
+  const std::string sentences = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  EXPECT_EQ(IndexedDataset(sentences).num_sequences(), 2);
+  EXPECT_TRUE(IndexedDataset(sentences).origin()->sentences);
+  EXPECT_NE(refusal([&] { merge_files({plain, special}, dir / "out", false); }, Code::data).find("--parse-special"), std::string::npos);
+  EXPECT_NE(refusal([&] { merge_files({plain, sentences}, dir / "out", false); }, Code::data).find("--split-sentences"), std::string::npos);
+}
+
 TEST(MergeFiles, half_a_token_file_in_a_directory_is_an_error) {
   for (const std::string ending : {".bin", ".idx"}) {
     const ScratchDirectory dir;
