@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/cli.h"
+#include "base/progress.h"
 #include "ckpt/iterations.h"
 
 namespace mt {
@@ -21,6 +22,23 @@ cli::Command average_command();
 cli::Command convert_command();
 cli::Command gc_command();
 cli::Command random_command();
+
+// Progress of a call that knows its total only once it works; ends its line when it goes.
+class LateProgress {
+ public:
+  explicit LateProgress(std::string what) : what_(std::move(what)) {}
+  ~LateProgress() {
+    if (shown_) shown_->finish();
+  }
+  void operator()(std::uint64_t done, std::uint64_t total) {
+    if (!shown_) shown_.emplace(what_, total, "bytes");
+    shown_->update(done);
+  }
+
+ private:
+  std::string what_;
+  std::optional<Progress> shown_;
+};
 
 // The checkpoint an argument names; what was passed over is told on stderr.
 Resolved resolve_and_tell(const std::string& path, std::optional<std::int64_t> iteration);

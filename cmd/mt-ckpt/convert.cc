@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "ckpt/one_save.h"
 #include "foreign/hf_convert.h"
 #include "mt-ckpt/commands.h"
@@ -42,13 +41,6 @@ void tell(const HfConverted& done, const char* format, bool json) {
   cli::row({done.path.string(), format, std::to_string(done.tensors), std::to_string(done.bytes)});
 }
 
-std::uint64_t weight_bytes(const Reader& reader) {
-  std::uint64_t n = 0;
-  for (const auto& t : reader.manifest().tensors)
-    if (t.kind == "weight") n += t.bytes();
-  return n;
-}
-
 int to_hf(const Arguments& a, bool json) {
   const Reader reader(resolve_and_tell(a.load, a.iteration).dir);
   HfExport what;
@@ -57,9 +49,8 @@ int to_hf(const Arguments& a, bool json) {
   what.output.max_shard_bytes = static_cast<std::uint64_t>(a.max_shard_gb * 1e9);
   what.family = a.family;
   if (!a.like.empty()) what.base = read_json(fs::path(a.like) / "config.json");
-  Progress progress("converting", weight_bytes(reader), "bytes");
-  const auto done = export_hf(reader, what, [&](std::uint64_t n) { progress.update(n); });
-  progress.finish();
+  LateProgress progress("converting");
+  const auto done = export_hf(reader, what, std::ref(progress));
   if (!a.like.empty()) copy_tokenizer(a.like, a.save, a.force);
   tell(done, "hf", json);
   return 0;
@@ -68,12 +59,8 @@ int to_hf(const Arguments& a, bool json) {
 int from_hf(const Arguments& a, bool json) {
   const HfImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
   const OneSave lock(a.save, what.iteration, a.force);
-  std::uint64_t bytes = 0;
-  const HfWeights weights(a.load);
-  for (const auto& [name, t] : weights.tensors()) bytes += t.entry.end - t.entry.begin;
-  Progress progress("converting", bytes, "bytes");
-  const auto done = import_hf(what, [&](std::uint64_t n) { progress.update(n); });
-  progress.finish();
+  LateProgress progress("converting");
+  const auto done = import_hf(what, std::ref(progress));
   tell(done, "native", json);
   return 0;
 }

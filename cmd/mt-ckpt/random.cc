@@ -77,14 +77,7 @@ int random(const Arguments& a, bool json) {
   meta.version = cli::version();
   meta.specs = {{"model", to_json(model)}, {"parallel", to_json(ParallelSpec{})}};
   WriteResult written;
-  std::filesystem::path dir;
-  try {
-    written = write_rank(begin_save(a.save, a.iteration), 0, shards);
-    dir = commit(a.save, meta);
-  } catch (...) {
-    abort_save(a.save, a.iteration);
-    throw;
-  }
+  const auto dir = save_at_once(a.save, meta, [&](const std::filesystem::path& at) { written = write_rank(at, 0, shards); });
   if (json)
     cli::object({{"path", dir.string()}, {"parameters", num_parameters(model)}, {"tensors", shards.size()},
                  {"bytes", written.file_bytes}});

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "ckpt/average.h"
 #include "ckpt/one_save.h"
 #include "ckpt/store.h"
@@ -227,12 +226,8 @@ int average(const Arguments& a, bool json) {
       throw Error(Code::config, "is a source and would be replaced", path, "write to another directory");
   }
   const OneSave lock(a.save, iteration, a.force);
-  std::uint64_t total = 0;
-  for (const auto& t : readers.front().manifest().tensors)
-    if (t.kind == "weight" || t.kind == "master") total += t.bytes();
-  Progress progress("averaging", total, "bytes");
-  const auto dir = average_checkpoints(sources, a.save, [&](std::uint64_t done) { progress.update(done); });
-  progress.finish();
+  LateProgress progress("averaging");
+  const auto dir = average_checkpoints(sources, a.save, std::ref(progress));
   if (json) cli::object({{"path", dir.string()}, {"iteration", iteration}, {"checkpoints", sources.size()}});
   else {
     cli::row({"path", "iteration", "checkpoints"});

@@ -20,7 +20,8 @@ struct Flags {
   options::RegistryFlag registry;
   std::vector<std::string> json_keys = {"text"};
   std::string output_prefix, on_error = "stop", rejects, token_type = "auto";
-  std::string shard, lang = "english";
+  std::optional<std::string> shard;
+  std::string lang = "english";
   std::int64_t partitions = 1;
   bool append_eod = false, force = false, keep_sequential = false, split_sentences = false, keep_newlines = false;
   int workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, data::kMaxWorkers);
@@ -49,7 +50,6 @@ std::vector<std::string> tokenizer_files(const options::TokenizerFlags& flags) {
 // "I/N".
 data::InputShare parse_share(const std::string& text) {
   data::InputShare share;
-  if (text.empty()) return share;
   const char* end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), end, share.index);
   const auto second = first.ptr != end && *first.ptr == '/' ? std::from_chars(first.ptr + 1, end, share.count) : first;
@@ -62,7 +62,7 @@ data::EncodeJob job_of(const Flags& flags) {
   if (flags.output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
   data::EncodeJob job;
   job.source = flags.input.options();
-  job.source.share = parse_share(flags.shard);
+  if (flags.shard) job.source.share = parse_share(*flags.shard);
   job.source.deal = flags.keep_sequential ? 1 : flags.partitions;
   job.split_sentences = flags.split_sentences;
   job.keep_newlines = flags.keep_newlines;

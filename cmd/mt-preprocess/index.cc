@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <chrono>
 #include <climits>
 
 #include "base/args_file.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
@@ -129,7 +129,7 @@ void print(const data::RunSets& sets, bool json) {
 }
 
 int index(Flags& f, const Json& start, bool json) {
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = Clock::now();
   data::RunSetsRequest& r = f.request;
   data::read_path_files(r.paths);
   r.samples = data::samples_wanted(f.length());
@@ -146,7 +146,7 @@ int index(Flags& f, const Json& start, bool json) {
   if (!report.text().empty()) log::info("{}", report.text());
   else log::info("nothing is stored: orders below {} MiB are made at the start of a run, unless --data-cache-path is given",
                  data::IndexCache::kWorthStoring >> 20);
-  f.registry.record(start, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(),
+  f.registry.record(start, seconds_since(begun),
                     {{"hits", report.hits}, {"built", report.built + report.waited}, {"bytes", report.bytes}},
                     {{{"event", "plan"}, {"data", sets->plan()}}});
   if (report.in_memory > 0 && !r.paths.cache_path.empty())

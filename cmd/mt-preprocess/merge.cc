@@ -1,5 +1,5 @@
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
@@ -22,18 +22,20 @@ Run build_merge(OptionTable& table, const cli::Shared& shared) {
   table.add("force", flags->force, "", "overwrite files that exist");
   flags->registry.add(table);
   return [flags, &shared, &table] {
-    const auto begun = std::chrono::steady_clock::now();
+    const auto begun = Clock::now();
     const Json start = options::RegistryFlag::start("mt-preprocess merge", table);
     if (flags->input.empty()) throw Error(Code::usage, "no token file given", "--input");
     if (flags->output_prefix.empty()) throw Error(Code::usage, "no output prefix given", "--output-prefix");
     const data::MergeReport r = data::merge_files(flags->input, flags->output_prefix, flags->force);
     log::info("{}, {}, {}, {}", counted(r.files, "file"),
               counted(r.documents, "document"), counted(r.sequences, "sequence"), counted(r.tokens, "token"));
+    if (!r.without_origin.empty())
+      log::warn("{} does not say which tokenizer made it, so the merged file does not either", r.without_origin);
     const Json result{
         {"files", r.files},         {"documents", r.documents}, {"sequences", r.sequences},
         {"tokens", r.tokens},       {"prefix", flags->output_prefix}};
     if (shared.json) cli::object(result);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const double seconds = seconds_since(begun);
     flags->registry.record(start, seconds, result);
     return 0;
   };

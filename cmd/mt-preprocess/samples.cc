@@ -104,13 +104,17 @@ struct GptFiles {
 
 void open_end_token(const Flags& f, GptFiles& g) {
   g.masks = f.masks;
-  if (!(g.masks.eod_mask_loss || g.masks.reset_position_ids || g.masks.reset_attention_mask)) return;
+  if (!g.masks.needs_eod()) return;
   if (g.tokenizer) g.masks.eod = g.tokenizer->eod();
   for (const auto& prefix : data::parse_data_path(f.path).prefixes)
     if (const auto origin = g.files.open(prefix).origin(); origin && !g.masks.eod) g.masks.eod = origin->eod;
-  if (!g.masks.eod)
-    throw Error(Code::config, "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need the end id", "",
-                "give --tokenizer-type and its files");
+  data::require_end_id(g.masks);
+}
+
+void require_number(const Flags& f, const data::DataPath& path, bool several) {
+  if (f.num_samples == 0 && (!path.weights.empty() || several))
+    throw Error(Code::config, "a blend of several files is drawn for a number of samples", "--num-samples",
+                "train-iters x global-batch-size");
 }
 
 Walk walk_gpt(const Flags& f) {
@@ -118,6 +122,7 @@ Walk walk_gpt(const Flags& f) {
   g->tokenizer = open_tokenizer(f);
   data::SetRequest request;
   request.path = data::parse_data_path(f.path);
+  require_number(f, request.path, false);
   request.name = f.set == "valid" ? "validation" : f.set == "train" ? "training" : f.set;
   request.split = f.split;
   request.part = f.set_index();
@@ -164,9 +169,7 @@ Walk walk_sft(const Flags& f) {
     request.files.push_back(&file);
     request.ranges.push_back(data::split_ranges(shares, file.num_lines())[f.set_index()]);
   }
-  if (f.num_samples == 0 && path.prefixes.size() > 1)
-    throw Error(Code::usage, "a blend of several files is drawn for a number of samples", "--num-samples",
-                "train-iters x global-batch-size");
+  require_number(f, path, path.prefixes.size() > 1);
   request.weights = path.weights;
   request.num_samples = f.num_samples;
   request.seq_length = f.seq_length;

@@ -1,5 +1,5 @@
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/log.h"
@@ -67,7 +67,7 @@ data::BpeTrainerOptions options_of(const Flags& flags) {
 }
 
 int train(const Flags& flags, const Json& start, bool json) {
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = Clock::now();
   if (flags.output.empty()) throw Error(Code::usage, "no output given", "--output");
   data::require_distinct(flags.json_keys, "--json-keys");
   data::BpeTrainer trainer(options_of(flags));
@@ -101,7 +101,7 @@ int train(const Flags& flags, const Json& start, bool json) {
                        {"merges", bpe.merges.size()},
                        {"output", flags.output}};
   if (json) cli::object(result);
-  flags.registry.record(start, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), result);
+  flags.registry.record(start, seconds_since(begun), result);
   return 0;
 }
 

@@ -88,7 +88,7 @@ int run(const Arguments& a, bool json) {
     for (const auto& b : rank) total += b.bytes();
   Progress progress("resharding", total, "bytes");
   const auto start = Clock::now();
-  const auto dir = reshard(reader, a.save, {plan.owned, plan.specs, a.weights_only}, [&](std::uint64_t done) { progress.update(done); });
+  const auto dir = reshard(reader, a.save, {plan.owned, plan.specs, a.weights_only}, [&](std::uint64_t done, std::uint64_t) { progress.update(done); });
   progress.finish();
   const auto seconds = seconds_since(start);
   index.record({run_event("mt-reshard", cli::version(), a.resolved),

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace mt {
@@ -35,7 +36,7 @@ Progress::Progress(std::string what, std::uint64_t total, std::string unit)
       unit_(std::move(unit)),
       total_(total),
       terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(std::chrono::steady_clock::now()) {
+      start_(Clock::now()) {
   if (terminal_) next_ = start_ + kTerminalEvery;
   else next_ = start_ + kPlainEvery;
 }
@@ -47,7 +48,7 @@ Progress::~Progress() {
 
 void Progress::update(std::uint64_t done, const std::string& extra) {
   done_ = done;
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = Clock::now();
   if (now < next_) return;
   if (terminal_) next_ = now + kTerminalEvery;
   else next_ = now + kPlainEvery;
@@ -64,7 +65,7 @@ void Progress::finish() {
 void Progress::print(bool last) {
   if (log::level() == log::Level::quiet) return;
   printed_ = true;
-  const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double elapsed_s = seconds_since(start_);
   const double rate = elapsed_s > 0 ? static_cast<double>(done_) / elapsed_s : 0;
   std::string text = fmt::format("{}: {}{}", what_, amount(static_cast<double>(done_)), unit_);
   if (total_ > 0) text += fmt::format(", {:.1f} %", 100.0 * static_cast<double>(done_) / static_cast<double>(total_));

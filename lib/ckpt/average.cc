@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ckpt/store.h"
 #include "ckpt/tensor_scan.h"
 
 namespace mt {
@@ -75,7 +74,7 @@ void fill_mean(const std::vector<const Reader*>& sources, const TensorBox& box, 
 }  // namespace
 
 std::filesystem::path average_checkpoints(const std::vector<const Reader*>& sources, const std::filesystem::path& root,
-                                          const std::function<void(std::uint64_t)>& progress) {
+                                          const BytesDone& progress) {
   MT_CHECK(!sources.empty(), "no checkpoints");
   const bool masters = std::all_of(sources.begin(), sources.end(), [](const Reader* r) { return has_masters(*r); });
   for (const Reader* r : sources) require_same(*sources.front(), *r, masters);
@@ -92,22 +91,18 @@ std::filesystem::path average_checkpoints(const std::vector<const Reader*>& sour
                   sources.front()->dir().string());
     boxes.push_back({t.name, t.kind, t.dtype, t.shape, whole(t.shape)});
   }
-  const auto dir = begin_save(root, meta.iteration);
-  std::uint64_t done = 0;
-  try {
+  std::uint64_t done = 0, total = 0;
+  for (const auto& b : boxes) total += b.bytes();
+  return save_at_once(root, meta, [&](const std::filesystem::path& dir) {
     write_rank_from(dir, 0, boxes, [&](std::size_t i, std::uint64_t begin, std::uint64_t end, std::byte* out) {
       const auto width = static_cast<std::uint64_t>(bytes_of(boxes[i].dtype, 1));
       const bool from_master = masters && sources.front()->manifest().find(boxes[i].name, "master") != nullptr;
       fill_mean(sources, boxes[i], from_master ? "master" : boxes[i].kind, static_cast<std::int64_t>(begin / width),
                 static_cast<std::int64_t>(end / width), out);
       done += end - begin;
-      if (progress) progress(done);
+      if (progress) progress(done, total);
     });
-    return commit(root, meta);
-  } catch (...) {
-    abort_save(root, meta.iteration);
-    throw;
-  }
+  });
 }
 
 }  // namespace mt

@@ -4,10 +4,10 @@
 // Code: ckpt/average.cc. Tests: tests/ckpt/average_test.cc.
 
 #include <filesystem>
-#include <functional>
 #include <vector>
 
 #include "ckpt/reader.h"
+#include "ckpt/store.h"
 
 namespace mt {
 
@@ -19,6 +19,6 @@ namespace mt {
 //   fails  Error{config} where tensors, shapes or dtypes are not the same, or of other models; as Reader::read and write_rank
 //   cost   weights are read and written once, masters read twice; 32 MiB
 std::filesystem::path average_checkpoints(const std::vector<const Reader*>& sources, const std::filesystem::path& root,
-                                          const std::function<void(std::uint64_t bytes_done)>& progress = {});
+                                          const BytesDone& progress = {});
 
 }  // namespace mt

@@ -31,7 +31,7 @@ void check_cover(const Reader& source, const Resharding& to) {
 }  // namespace
 
 std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
-                              const Resharding& to, const std::function<void(std::uint64_t)>& progress) {
+                              const Resharding& to, const BytesDone& progress) {
   check_cover(source, to);
   const auto& owned = to.owned;
   auto meta = source.manifest().meta;
@@ -41,9 +41,10 @@ std::filesystem::path reshard(const Reader& source, const std::filesystem::path&
   if (std::filesystem::equivalent(source.dir(), root / iteration_name(meta.iteration), ec))
     throw Error(Code::config, "source and destination are the same checkpoint", source.dir().string(),
                 "write to another directory");
-  const auto dir = begin_save(root, meta.iteration);
-  std::uint64_t done = 0;
-  try {
+  std::uint64_t done = 0, total = 0;
+  for (const auto& rank : owned)
+    for (const auto& b : rank) total += b.bytes();
+  return save_at_once(root, meta, [&](const std::filesystem::path& dir) {
     for (std::size_t rank = 0; rank < owned.size(); ++rank) {
       const auto& boxes = owned[rank];
       write_rank_from(dir, static_cast<int>(rank), boxes,
@@ -63,14 +64,10 @@ std::filesystem::path reshard(const Reader& source, const std::filesystem::path&
                         }
                         source.read(parts);
                         done += end - begin;
-                        if (progress) progress(done);
+                        if (progress) progress(done, total);
                       });
     }
-    return commit(root, meta);
-  } catch (...) {
-    abort_save(root, meta.iteration);
-    throw;
-  }
+  });
 }
 
 std::vector<std::vector<TensorBox>> split_by_rows(const Manifest& manifest, int num_shards) {

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <vector>
 
 #include "ckpt/reader.h"
@@ -29,7 +28,7 @@ struct Resharding {
 //          write_rank, and then the temporary directory is removed
 //   cost   every byte is read (a chunk shared by several new boxes once for each), copied and written once; 64 MiB
 std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
-                              const Resharding& to, const std::function<void(std::uint64_t bytes_done)>& progress = {});
+                              const Resharding& to, const BytesDone& progress = {});
 
 // Spread every tensor evenly over `num_shards` ranks by rows of its first dimension that can be cut.
 std::vector<std::vector<TensorBox>> split_by_rows(const Manifest& manifest, int num_shards);

@@ -321,6 +321,17 @@ fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
   return target;
 }
 
+fs::path save_at_once(const fs::path& root, const CheckpointMeta& meta, const std::function<void(const fs::path&)>& write) {
+  const auto dir = begin_save(root, meta.iteration);
+  try {
+    write(dir);
+    return commit(root, meta);
+  } catch (...) {
+    abort_save(root, meta.iteration);
+    throw;
+  }
+}
+
 void abort_save(const fs::path& root, std::int64_t iteration) noexcept {
   std::error_code ec;
   fs::remove_all(root / temporary_name(iteration), ec);

@@ -73,6 +73,14 @@ WriteResult write_rank_from(const std::filesystem::path& dir, int rank, std::spa
 //   cost   metadata only. An existing iteration is swapped out in one act and then removed.
 std::filesystem::path commit(const std::filesystem::path& root, const CheckpointMeta& meta);
 
+// A whole save by one process: begin_save, `write` into the directory it gives, commit; where any of it fails the temporary
+// directory goes again and the error goes on.   gives  path of iter_%07d
+std::filesystem::path save_at_once(const std::filesystem::path& root, const CheckpointMeta& meta,
+                                   const std::function<void(const std::filesystem::path& dir)>& write);
+
+// How far a rewriting is, in bytes of tensors, of how many.
+using BytesDone = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
 // Remove the temporary directory of a save that is given up. Never throws.
 void abort_save(const std::filesystem::path& root, std::int64_t iteration) noexcept;
 

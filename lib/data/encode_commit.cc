@@ -1,5 +1,6 @@
 #include "data/encode_commit.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -125,8 +126,7 @@ void EncodeCommitter::take(ChunkResult& result) {
   report_.sequences = writers_.front()->num_sequences();
   report_.tokens = writers_.front()->num_tokens();
   last_.at = result.after;
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - noted_;
-  if (plan_.journaled && since.count() >= job_.journal_every_s) note(JournalEntry::Phase::running);
+  if (plan_.journaled && seconds_since(noted_) >= job_.journal_every_s) note(JournalEntry::Phase::running);
 }
 
 void EncodeCommitter::take_stats(ChunkResult& result) {

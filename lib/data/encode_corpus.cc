@@ -2,9 +2,9 @@
 
 #include <sys/stat.h>
 
-#include <chrono>
 
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -123,13 +123,13 @@ std::optional<EncodeJournal::Found> find_killed_run(const EncodeJob& job, const 
 
 void encode_all(const EncodeJob& job, const ChunkOptions& options, const Tokenizer& tokenizer, TextSource& source,
                 EncodeCommitter& committer, EncodeReport& report) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const std::int64_t tokens_before = report.tokens;
   Progress progress("encode", source.total_bytes(), "bytes");
   EncodePool pool(options, tokenizer, source, job.workers);
   while (std::optional<ChunkResult> result = pool.take()) {
     committer.take(*result);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     progress.update(result->used, fmt::format("{} documents, {:.2f} M tokens/s", report.documents,
                                               static_cast<double>(report.tokens - tokens_before) / 1e6 / std::max(seconds, 1e-9)));
   }
@@ -143,7 +143,7 @@ std::string key_prefix(const EncodeJob& job, const std::string& key) {
 }
 
 EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   check_numbers(job);
   if (job.append_eod) require_eod(tokenizer);
   CommitPlan plan;
@@ -172,7 +172,7 @@ EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer) {
     if (phase == JournalEntry::Phase::running) encode_all(job, options, tokenizer, source, committer, report);
     committer.finish();
   }
-  report.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.elapsed_s = seconds_since(start);
   return report;
 }
 

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -16,9 +17,6 @@
 namespace mt::data {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 constexpr std::array<char, 8> kMagic{'M', 'T', 'I', 'N', 'D', 'E', 'X', '1'};
 constexpr std::size_t kAlign = 64;

@@ -42,6 +42,7 @@ struct Common {
   int type_code = 0;
   const char* type_name = "";
   std::optional<TokenFileOrigin> origin;  // nothing: a file has none
+  std::string with, without;              // the first that has one, that has none
 
   void take(const IndexedDataset& file);
 };
@@ -60,6 +61,7 @@ void Common::take(const IndexedDataset& file) {
     throw Error(Code::data, fmt::format("tokens are {}: only uint16 and int32 files are merged", type_name), file.prefix());
   }
   const std::optional<TokenFileOrigin> other = file.origin();
+  if (std::string& of_its_kind = other ? with : without; of_its_kind.empty()) of_its_kind = file.prefix();
   if (is_first) {
     origin = other;
   } else if (!origin || !other) {
@@ -113,12 +115,14 @@ MergeReport merge_files(const std::vector<std::string>& names, const std::string
   std::uint64_t done = 0;
   for (const std::string& prefix : prefixes) {
     const IndexedDataset file(prefix);
+    (void)file.verify();  // what is damaged gets no hash of its own
     writer.add_file(file);
     progress.update(done += file.bin().size());
   }
   writer.commit(common.origin);
   progress.finish();
-  return {std::ssize(prefixes), writer.num_documents(), writer.num_sequences(), writer.num_tokens()};
+  return {std::ssize(prefixes), writer.num_documents(), writer.num_sequences(), writer.num_tokens(),
+          common.with.empty() ? "" : common.without};
 }
 
 }  // namespace mt::data

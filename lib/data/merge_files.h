@@ -11,6 +11,7 @@ namespace mt::data {
 
 struct MergeReport {
   std::int64_t files = 0, documents = 0, sequences = 0, tokens = 0;
+  std::string without_origin;  // the first file without a sidecar, where others have one; then the result has none
 };
 
 // The token files that names stand for, in the order they are merged: a name itself, or for a directory every token file
@@ -22,9 +23,10 @@ std::vector<std::string> expand_prefixes(const std::vector<std::string>& names);
 // beside the outputs go first.
 //   gives  a sidecar only if every file has one
 //   fails  before writing: Error{usage}: no file, an output that is an input; Error{data}: files of another width or
-//          another tokenizer, named; Error{io}, Error{corrupt} from the files. Then Error{io}: disk full; nothing is
-//          left at the final paths
-//   cost   .bin read and written once, .idx read twice; one file is open at a time
+//          another tokenizer, named; Error{io}, Error{corrupt} from the files. Then Error{io}: disk full; Error{corrupt}:
+//          a file is not what the hashes of its sidecar say; nothing is left at the final paths
+//   cost   .bin read twice (the second time where its hashes are known) and written once, .idx read three times; one
+//          file is open at a time
 MergeReport merge_files(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool force);
 
 }  // namespace mt::data

@@ -4,6 +4,12 @@
 
 namespace mt::data {
 
+void require_end_id(const MaskOptions& o) {
+  if (o.needs_eod() && !o.eod)
+    throw Error(Code::config, "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need the end id", "",
+                "give --tokenizer-type and its files");
+}
+
 std::int64_t fill_masks(std::span<const std::int32_t> tokens, std::int64_t num_real, const MaskOptions& options,
                         std::span<float> loss_mask, std::span<std::int32_t> positions) {
   const std::size_t length = loss_mask.size();

@@ -20,7 +20,12 @@ struct MaskOptions {
   // Parts begin where documents of the token file do, whatever the ids are: attention stays inside a document and
   // positions restart with it. The two resets then do nothing.
   bool inter_document_masking = false;
+
+  bool needs_eod() const { return eod_mask_loss || reset_position_ids || reset_attention_mask; }
 };
+
+// fails  Error{config} naming the flags: one of them needs the end id, and nobody said it
+void require_end_id(const MaskOptions& options);
 
 // One sample of L tokens as a model reads it. Where loss_mask is 0 a label says nothing.
 struct TrainingSample {

@@ -125,21 +125,16 @@ HfConverted import_hf(const HfImport& what, const BytesDone& progress) {
                 {"parallel", to_json(ParallelSpec{})},
                 {"compute_dtype", std::string(dtype_name(boxes.front().dtype))},
                 {"hf", {{"prefix", prefix}, {"config", config}}}};
-  const auto dir = begin_save(what.root, what.iteration);
-  try {
-    std::uint64_t done = 0;
+  std::uint64_t done = 0;
+  out.path = save_at_once(what.root, meta, [&](const std::filesystem::path& dir) {
     write_rank_from(dir, 0, boxes, [&](std::size_t i, std::uint64_t begin, std::uint64_t end, std::byte* to) {
       const auto width = static_cast<std::size_t>(bytes_of(boxes[i].dtype, 1));
       fill_range(boxes[i].shape, static_cast<std::int64_t>(begin / width), static_cast<std::int64_t>(end / width), parts[i], width,
                  [&](const std::string& name, const Box& box, std::byte* at) { weights.read(name, box, at); }, to);
       done += end - begin;
-      if (progress) progress(done);
+      if (progress) progress(done, out.bytes);
     });
-    out.path = commit(what.root, meta);
-  } catch (...) {
-    abort_save(what.root, what.iteration);
-    throw;
-  }
+  });
   return out;
 }
 
@@ -171,10 +166,12 @@ HfConverted export_hf(const Reader& reader, const HfExport& what, const BytesDon
   }
   if (!missing.empty()) refuse(missing, where);
   const Json config = hf_config_of(family, model, tensors.front().dtype, base);
+  std::vector<std::vector<SourcePart>> parts;
+  for (const auto& t : map) parts.push_back(sources_of(t));
   std::uint64_t done = 0;
   write_hf(what.output, tensors, config, [&](std::size_t i, std::uint64_t begin, std::uint64_t end, std::byte* to) {
     const auto width = static_cast<std::size_t>(bytes_of(tensors[i].dtype, 1));
-    fill_range(tensors[i].shape, static_cast<std::int64_t>(begin / width), static_cast<std::int64_t>(end / width), sources_of(map[i]), width,
+    fill_range(tensors[i].shape, static_cast<std::int64_t>(begin / width), static_cast<std::int64_t>(end / width), parts[i], width,
                [&](const std::string& name, const Box& box, std::byte* at) {
                  const auto* entry = reader.manifest().find(name, "weight");
                  TensorRequest q;
@@ -183,7 +180,7 @@ HfConverted export_hf(const Reader& reader, const HfExport& what, const BytesDon
                  reader.read({&q, 1});
                }, to);
     done += end - begin;
-    if (progress) progress(done);
+    if (progress) progress(done, out.bytes);
   });
   out.path = what.output.dir;
   out.tensors = map.size();

@@ -6,17 +6,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ckpt/reader.h"
+#include "ckpt/store.h"
 #include "foreign/hf_files.h"
 
 namespace mt {
-
-using BytesDone = std::function<void(std::uint64_t)>;
 
 struct HfImport {
   std::filesystem::path from;  // with config.json

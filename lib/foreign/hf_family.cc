@@ -94,7 +94,6 @@ const HfFamily& hf_family_of(const ModelSpec& model) {
   for (const auto& f : hf_families()) {
     try {
       Json config = hf_config_of(f, model, DType::f32, Json::object());
-      std::vector<std::string> notices;
       const auto again = read_hf_config(config, "");
       if (model_difference(again.spec, model).empty()) return f;
     } catch (const Error&) {  // another one

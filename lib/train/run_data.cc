@@ -26,14 +26,12 @@ data::MaskOptions mask_options(const DataOptions& o) {
   m.reset_position_ids = o.reset_position_ids;
   m.reset_attention_mask = o.reset_attention_mask;
   m.inter_document_masking = o.inter_document_masking;
-  if (!(m.eod_mask_loss || m.reset_position_ids || m.reset_attention_mask)) return m;
+  if (!m.needs_eod()) return m;
   if (o.tokenizer_given) m.eod = data::make_tokenizer(o.tokenizer)->eod();
   if (o.mock_data && !m.eod && o.vocab_size) m.eod = static_cast<std::int32_t>(*o.vocab_size) - 1;
   for (const auto& prefix : prefixes_of(o))
     if (const auto origin = data::origin_of(prefix); origin && !m.eod) m.eod = origin->eod;
-  if (!m.eod)
-    throw Error(Code::config, "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need the end id", "",
-                "give --tokenizer-type and its files");
+  data::require_end_id(m);
   return m;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/run_sets.h"
 
 namespace mt {
 
@@ -98,10 +99,9 @@ RunData open_sft_data(const TrainingOptions& o, std::int64_t vocab_size) {
   RunData run;
   open_format(o, run);
   SftSets sets(o, vocab_size, run);
-  const std::int64_t batch = o.batch.global_batch;
-  const std::int64_t train = o.train_samples.value_or(o.train_iters * batch);
-  const std::int64_t test = o.eval_interval == 0 ? 0 : o.eval_iters * batch;
-  const std::int64_t valid = o.eval_interval == 0 ? 0 : (o.train_iters / o.eval_interval + 1) * o.eval_iters * batch;
+  const auto wanted =
+      data::samples_wanted({o.train_samples, o.train_iters, o.batch.global_batch, o.eval_iters, o.eval_interval});
+  const std::int64_t train = wanted[0], valid = wanted[1], test = wanted[2];
   const bool split = o.data.train_path.empty();
   const auto path = data::parse_data_path(split ? o.data.data_path : o.data.train_path);
   const std::string shares = split ? o.data.split : "1";

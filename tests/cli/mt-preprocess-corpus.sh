@@ -44,6 +44,7 @@ wait
 mt-preprocess merge --input share{0,1,2,3}_text_document --output-prefix shares --registry none --quiet
 same shares all_text_document
 expect 2 "wanted I/N" encode --input all.jsonl --shard 1of4 --output-prefix z
+expect 2 "wanted I/N" encode --input all.jsonl --shard "" --output-prefix z
 expect 2 "from 0 to 3" encode --input all.jsonl --shard 4/4 --output-prefix z
 expect 2 "cannot be read again" sh -c 'mt-preprocess --input - --shard 0/2 --tokenizer-type ByteTokenizer --output-prefix z < all.jsonl'
 

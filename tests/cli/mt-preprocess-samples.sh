@@ -28,7 +28,7 @@ grep -q '"cu_seqlens":\[0,[0-9]*,12\]' by_file.jsonl || fail "no sample of two d
 mt-preprocess --input in.jsonl --output-prefix d --tokenizer-model t.json --registry none --quiet
 show 0.5 c_text_document 0.5 d_text_document --num-samples 20 --count 20 --json | grep -o '"dataset":\[[01]\]' | sort | uniq -c | grep -q '10 "dataset":\[1\]' ||
   fail "blend"
-expect 3 "" show 1 c_text_document 1 d_text_document
+expect 3 "drawn for a number of samples: --num-samples" show 1 c_text_document 1 d_text_document
 expect 2 "samples 0 to" show c_text_document --start 100000
 
 # Fill-in-middle.

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/input_kind.h"
 #include "data/input_reader.h"
+#include "refusal.h"
 #include "test_data.h"
 
 namespace mt::data {
@@ -56,16 +57,6 @@ TEST(InputList, a_pattern_is_what_it_matches_unless_a_file_has_its_name) {
   EXPECT_EQ(found("[x].md"), (std::vector<std::string>{dir / "[x].md"}));
   EXPECT_EQ(expand_inputs({"-", dir / "absent.md", dir / "q.md"}, InputFormat::by_name),
             (std::vector<std::string>{"-", dir / "absent.md", dir / "q.md"}));
-}
-
-std::string refusal(const std::function<void()>& act, Code code) {
-  try {
-    act();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code) << e.what();
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(InputList, nothing_found_is_an_error_that_says_what_is_there) {

@@ -11,20 +11,11 @@
 #include "base/error.h"
 #include "data/byte_tokenizer.h"
 #include "data/encode_corpus.h"
+#include "refusal.h"
 #include "test_data.h"
 
 namespace mt::data {
 namespace {
-
-std::string refusal(const std::function<void()>& act, Code code) {
-  try {
-    act();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code) << e.what();
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(MergeFiles, a_directory_is_its_token_files_by_name_as_one_run_over_their_texts) {
   const ScratchDirectory dir;
@@ -123,6 +114,29 @@ TEST(TokenFile, verify_names_the_file_that_was_changed) {
   EXPECT_NE(refusal([&] { (void)IndexedDataset(prefix).verify(); }, Code::corrupt).find("a.bin"), std::string::npos);
   fs::remove(prefix + ".json");
   EXPECT_FALSE(IndexedDataset(prefix).verify());
+}
+
+TEST(MergeFiles, what_is_damaged_is_refused_and_what_has_no_sidecar_is_named) {
+  const ScratchDirectory dir;
+  TokenFileOrigin origin;
+  origin.tokenizer_type = "NullTokenizer";
+  origin.vocab_size = 9;
+  for (const std::string name : {"a", "b", "bare"}) {
+    IndexedWriter writer(dir / name, TokenType::u16, false);
+    writer.add_sequence(std::vector<std::int32_t>{1, 2, 3});
+    writer.end_document();
+    writer.commit(name == "bare" ? std::nullopt : std::optional(origin));
+  }
+  EXPECT_EQ(merge_files({dir / "a", dir / "b"}, dir / "two", false).without_origin, "");
+  EXPECT_TRUE(IndexedDataset(dir / "two").verify());
+  EXPECT_EQ(merge_files({dir / "a", dir / "bare"}, dir / "some", false).without_origin, dir / "bare");
+  EXPECT_FALSE(fs::exists(dir / "some.json"));
+  EXPECT_EQ(merge_files({dir / "bare", dir / "bare"}, dir / "none", false).without_origin, "");
+  std::string bin = read_file(dir / "b.bin");
+  bin[2] = 7;
+  dir.file("b.bin", bin);
+  EXPECT_NE(refusal([&] { merge_files({dir / "a", dir / "b"}, dir / "bad", false); }, Code::corrupt).find("b.bin"), std::string::npos);
+  EXPECT_FALSE(fs::exists(dir / "bad.idx"));
 }
 
 TEST(TokenFile, with_bytes_beyond_its_sequences_is_not_merged) {
