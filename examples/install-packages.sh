@@ -10,7 +10,7 @@ set -euo pipefail
 
 build_packages=(
   g++ cmake ninja-build ccache pkg-config git make
-  libmpich-dev mpich libdnnl-dev libboost-program-options-dev libboost-context-dev libsqlite3-dev sqlite3
+  libmpich-dev mpich libdnnl-dev ocl-icd-opencl-dev libboost-program-options-dev libboost-context-dev libsqlite3-dev sqlite3
   nlohmann-json3-dev libsimdjson-dev libpcre2-dev libhwloc-dev libzstd-dev zlib1g-dev liblzma-dev libbz2-dev
   libxxhash-dev libutf8proc-dev libfmt-dev bible-kjv
 )

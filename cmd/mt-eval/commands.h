@@ -28,7 +28,7 @@ struct ModelFlags {
 
 // The tokenizer of the flags, checked against the fingerprint the checkpoint was trained with.
 //   fails  Error{config} when they differ, or the vocabulary is larger than the model's
-std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session);
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session);
 
 // What the numbers are computed in: "f32", "bf16", "f16". fp8 is no part of a model here, as in Megatron, where flags of the
 // evaluation decide: a checkpoint that was trained with it is computed without, and rank 0 warns of it.

@@ -2,7 +2,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "commands.h"
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace mt::eval {
 
@@ -32,8 +32,8 @@ SessionOptions ModelFlags::resolved() const {
   return o;
 }
 
-std::unique_ptr<data::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session) {
-  auto tokenizer = data::make_tokenizer(flags.tokenizer.spec());
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const ModelFlags& flags, const Session& session) {
+  auto tokenizer = tokenizer::make_tokenizer(flags.tokenizer.spec());
   const std::string mine = hash_text(tokenizer->fingerprint()), theirs = session.meta().tokenizer;
   if (!theirs.empty() && mine != theirs)
     throw Error(Code::config, fmt::format("the model was trained with another tokenizer ({}, not {})", theirs, mine),
@@ -58,7 +58,7 @@ std::string told_precision(Communicator& world, const Session& session) {
 }
 
 void check_utf8(std::string_view text, const std::string& where) {
-  const auto at = data::find_invalid_utf8(text);
+  const auto at = tokenizer::find_invalid_utf8(text);
   if (at != std::string_view::npos)
     throw Error(Code::data, fmt::format("byte {} of the text is not UTF-8", at + 1), where, "convert it, for instance with iconv");
 }

@@ -21,7 +21,7 @@ struct Flags {
   std::string data_path, format = "auto", json_key = "text";
 };
 
-std::vector<ScoredDocument> read_text(const Flags& f, const data::Tokenizer& tokenizer) {
+std::vector<ScoredDocument> read_text(const Flags& f, const tokenizer::Tokenizer& tokenizer) {
   data::TextSourceOptions o;
   o.inputs = f.inputs;
   if (f.format != "auto") o.format = f.format == "text" ? data::InputFormat::text : data::InputFormat::jsonl;
@@ -48,7 +48,7 @@ std::vector<ScoredDocument> read_text(const Flags& f, const data::Tokenizer& tok
 
 // Ids of another tokenizer mean other words.
 void require_same_tokenizer(const std::string& prefix, const std::string& fingerprint, const Session& session,
-                            const data::Tokenizer* tokenizer) {
+                            const tokenizer::Tokenizer* tokenizer) {
   const std::string of_model = session.meta().tokenizer;
   const std::string wanted = !of_model.empty() ? of_model : tokenizer ? hash_text(tokenizer->fingerprint()) : "";
   if (!fingerprint.empty() && !wanted.empty() && fingerprint != wanted)
@@ -58,7 +58,7 @@ void require_same_tokenizer(const std::string& prefix, const std::string& finger
 }
 
 // Documents of a token file; words and bytes are counted on the decoded text when a tokenizer is at hand.
-std::vector<ScoredDocument> read_tokens(const Flags& f, const Session& session, const data::Tokenizer* tokenizer,
+std::vector<ScoredDocument> read_tokens(const Flags& f, const Session& session, const tokenizer::Tokenizer* tokenizer,
                                         std::optional<std::int32_t>& start_id) {
   const data::IndexedDataset file(f.data_path);
   const auto origin = file.origin();
@@ -113,7 +113,7 @@ int run_rank(Communicator& world, const Flags& f, const Json& start, bool json) 
     options.start_id = tokenizer->eod();
     documents = read_text(f, *tokenizer);
   } else {
-    std::unique_ptr<data::Tokenizer> tokenizer;
+    std::unique_ptr<tokenizer::Tokenizer> tokenizer;
     if (!f.model.tokenizer.model.empty() || !f.model.tokenizer.vocab_file.empty() ||
         f.model.tokenizer.type == "ByteTokenizer")
       tokenizer = tokenizer_for(f.model, session);

@@ -49,17 +49,17 @@ Range parse_range(const std::string& text, std::int64_t count) {
 
 // What encode added to the texts and is not to be shown.
 struct Additions {
-  std::optional<data::Id> eod;
-  std::vector<data::Id> before, after;  // around each text
+  std::optional<tokenizer::Id> eod;
+  std::vector<tokenizer::Id> before, after;  // around each text
 };
 
-std::vector<data::Id> read_document(const data::IndexedDataset& file, std::int64_t d, const Additions& added) {
-  std::vector<data::Id> ids;
+std::vector<tokenizer::Id> read_document(const data::IndexedDataset& file, std::int64_t d, const Additions& added) {
+  std::vector<tokenizer::Id> ids;
   for (std::int64_t i = file.document_begin(d); i < file.document_end(d); ++i) {
-    std::vector<data::Id> text(static_cast<std::size_t>(file.length(i)));
+    std::vector<tokenizer::Id> text(static_cast<std::size_t>(file.length(i)));
     file.read(i, 0, text);
     if (added.eod && i + 1 == file.document_end(d) && !text.empty() && text.back() == *added.eod) text.pop_back();
-    std::span<const data::Id> shown = text;
+    std::span<const tokenizer::Id> shown = text;
     if (shown.size() >= added.before.size() &&
         std::equal(added.before.begin(), added.before.end(), shown.begin())) {
       shown = shown.subspan(added.before.size());
@@ -73,7 +73,7 @@ std::vector<data::Id> read_document(const data::IndexedDataset& file, std::int64
   return ids;
 }
 
-void print(std::int64_t document, const std::string& text, const std::vector<data::Id>& ids, const Flags& flags,
+void print(std::int64_t document, const std::string& text, const std::vector<tokenizer::Id>& ids, const Flags& flags,
            bool json) {
   if (json) {
     Json j{{"document", document}};
@@ -92,9 +92,9 @@ int cat(const Flags& flags, bool json) {
   if (flags.prefixes.size() != 1) throw Error(Code::usage, "wanted one token file", "PREFIX");
   const data::IndexedDataset file(flags.prefixes.front());
   const auto origin = file.origin();
-  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (!flags.ids) {
-    tokenizer = data::make_tokenizer(flags.tokenizer.spec());
+    tokenizer = tokenizer::make_tokenizer(flags.tokenizer.spec());
     if (origin && origin->fingerprint != hash_text(tokenizer->fingerprint())) {
       log::warn("{} was written with another tokenizer ({}, vocabulary {})", file.prefix(), origin->tokenizer_type,
                 origin->vocab_size);
@@ -110,7 +110,7 @@ int cat(const Flags& flags, bool json) {
   }
   const Range range = parse_range(flags.documents, file.num_documents());
   for (std::int64_t d = range.begin; d < range.end; ++d) {
-    const std::vector<data::Id> ids = read_document(file, d, added);
+    const std::vector<tokenizer::Id> ids = read_document(file, d, added);
     print(d, tokenizer ? tokenizer->decode(ids) : "", ids, flags, json);
   }
   return 0;

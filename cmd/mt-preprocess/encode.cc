@@ -176,8 +176,8 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
   return [flags, &shared, &table] {
     const data::EncodeJob job = job_of(*flags);
     const Json start = options::RegistryFlag::start("mt-preprocess encode", table);
-    const auto tokenizer = data::make_tokenizer(flags->tokenizer.spec());
-    const data::Surround& around = tokenizer->surround();
+    const auto tokenizer = tokenizer::make_tokenizer(flags->tokenizer.spec());
+    const tokenizer::Surround& around = tokenizer->surround();
     if (!around.empty()) {
       log::info("around every text: {} in front, {} behind", counted(std::ssize(around.before), "token"),
                 counted(std::ssize(around.after), "token"));

@@ -53,17 +53,17 @@ struct Walk {
 
 bool needs_tokenizer(const Flags& f) { return f.text || !f.is("gpt"); }
 
-std::shared_ptr<data::Tokenizer> open_tokenizer(const Flags& f) {
-  data::TokenizerSpec spec = f.tokenizer.spec();
+std::shared_ptr<tokenizer::Tokenizer> open_tokenizer(const Flags& f) {
+  tokenizer::TokenizerSpec spec = f.tokenizer.spec();
   const bool given = !spec.model.empty() || !spec.vocab_file.empty() || spec.type == "ByteTokenizer" ||
                      spec.type == "NullTokenizer";
   if (!given && !needs_tokenizer(f)) return nullptr;
   spec.parse_special = f.is("sft");
-  return data::make_tokenizer(spec);
+  return tokenizer::make_tokenizer(spec);
 }
 
 // Text of ids; ids behind the vocabulary are sentinels.
-std::string text_of(const data::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
   std::string text;
   const auto known = [&](std::int32_t id) { return id >= 0 && id < tokenizer.vocab_size(); };
   for (std::size_t i = 0; i < ids.size();) {
@@ -76,7 +76,7 @@ std::string text_of(const data::Tokenizer& tokenizer, std::span<const std::int32
   return text;
 }
 
-Shown shown(const data::TrainingSample& s, const data::Tokenizer* tokenizer, bool targets) {
+Shown shown(const data::TrainingSample& s, const tokenizer::Tokenizer* tokenizer, bool targets) {
   Shown out;
   out.lists = {{"tokens", s.ids},
                {"labels", s.labels},
@@ -95,7 +95,7 @@ Shown shown(const data::TrainingSample& s, const data::Tokenizer* tokenizer, boo
 
 // What is read of token files, and what is made of it.
 struct GptFiles {
-  std::shared_ptr<data::Tokenizer> tokenizer;
+  std::shared_ptr<tokenizer::Tokenizer> tokenizer;
   data::TokenFiles files;
   std::optional<data::BlendedDataset> set;
   std::optional<data::FimTransform> fim;
@@ -146,7 +146,7 @@ Walk walk_gpt(const Flags& f) {
 }
 
 struct Chats {
-  std::shared_ptr<data::Tokenizer> tokenizer;
+  std::shared_ptr<tokenizer::Tokenizer> tokenizer;
   std::optional<data::PromptFormat> format;
   std::vector<std::unique_ptr<data::SftFile>> files;
   std::optional<data::SftDataset> set;
@@ -194,7 +194,7 @@ struct Sentences {
       throw Error(Code::config, fmt::format("the {} set gets 0 of {} documents", f.set, file.num_documents()),
                   "--split");
   }
-  std::shared_ptr<data::Tokenizer> tokenizer;
+  std::shared_ptr<tokenizer::Tokenizer> tokenizer;
   data::IndexedDataset file;
   data::SequenceRange documents;
 };

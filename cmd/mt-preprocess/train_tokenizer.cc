@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "commands.h"
-#include "data/bpe_trainer.h"
+#include "tokenizer/bpe_trainer.h"
 #include "data/output_check.h"
-#include "data/tokenizer_json.h"
+#include "tokenizer/tokenizer_json.h"
 #include "options/registry_options.h"
 
 namespace mt::preprocess {
@@ -25,7 +25,7 @@ struct Flags {
 };
 
 // Read every document into the trainer.   gives  how many there were
-std::int64_t read_documents(const Flags& flags, const data::TextSourceOptions& input, data::BpeTrainer& trainer) {
+std::int64_t read_documents(const Flags& flags, const data::TextSourceOptions& input, tokenizer::BpeTrainer& trainer) {
   data::TextSource source(input);
   data::RecordReader reader(flags.json_keys);
   Progress progress("read", source.total_bytes(), "bytes");
@@ -51,15 +51,15 @@ std::int64_t read_documents(const Flags& flags, const data::TextSourceOptions& i
   return documents;
 }
 
-data::BpeTrainerOptions options_of(const Flags& flags) {
+tokenizer::BpeTrainerOptions options_of(const Flags& flags) {
   const bool pieces = flags.style == "sentencepiece";
   if (!pieces && flags.style != "byte-level") {
     throw Error(Code::usage, fmt::format("unknown style '{}'", flags.style), "--style", "byte-level or sentencepiece");
   }
-  data::BpeTrainerOptions options;
+  tokenizer::BpeTrainerOptions options;
   options.vocab_size = flags.vocab_size;
   options.min_frequency = flags.min_frequency;
-  options.style = pieces ? data::BpeStyle::sentencepiece : data::BpeStyle::byte_level;
+  options.style = pieces ? tokenizer::BpeStyle::sentencepiece : tokenizer::BpeStyle::byte_level;
   options.limit_alphabet = flags.limit_alphabet;
   if (pieces) options.special = {"<unk>", "<s>", "</s>"};
   if (!flags.special.empty()) options.special = flags.special;
@@ -69,8 +69,8 @@ data::BpeTrainerOptions options_of(const Flags& flags) {
 int train(const Flags& flags, const Json& start, bool json) {
   const auto begun = Clock::now();
   if (flags.output.empty()) throw Error(Code::usage, "no output given", "--output");
-  data::require_distinct(flags.json_keys, "--json-keys");
-  data::BpeTrainer trainer(options_of(flags));
+  require_distinct(flags.json_keys, "--json-keys");
+  tokenizer::BpeTrainer trainer(options_of(flags));
   const data::TextSourceOptions input = flags.input.options();
   const data::OutputFiles files{input.inputs, {flags.output}, flags.force};
   data::check_outputs(files);
@@ -81,13 +81,13 @@ int train(const Flags& flags, const Json& start, bool json) {
   if (trainer.num_pieces() == 0) {
     throw Error(Code::data, fmt::format("no text in {}", counted(documents, "document")), flags.input.input.front());
   }
-  data::TrainedBpe bpe;
+  tokenizer::TrainedBpe bpe;
   {
     Progress progress("merge", static_cast<std::uint64_t>(flags.vocab_size), "tokens");
     bpe = trainer.train([&progress](std::int64_t n) { progress.update(static_cast<std::uint64_t>(n)); });
     progress.finish();
   }
-  data::write_tokenizer_json(flags.output, bpe, flags.force);
+  tokenizer::write_tokenizer_json(flags.output, bpe, flags.force);
   log::info("{}, {} ({} distinct), {} of {} tokens, {}", counted(documents, "document"),
             counted(trainer.num_pieces(), "piece"), trainer.num_distinct_pieces(), bpe.tokens.size(), flags.vocab_size,
             counted(static_cast<std::int64_t>(bpe.merges.size()), "merge"));

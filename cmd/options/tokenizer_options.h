@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/options.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace mt::options {
 
@@ -20,7 +20,7 @@ struct TokenizerFlags {
   void add(OptionTable& table) {
     table.group("Tokenizer");
     OptionRow& row = table.add("tokenizer-type", type, "T", "kind of tokenizer");
-    for (const std::string_view name : data::tokenizer_types()) row.choices.emplace_back(name);
+    for (const std::string_view name : tokenizer::tokenizer_types()) row.choices.emplace_back(name);
     table.add("tokenizer-model", model, "FILE",
               "the tokenizer's file: tokenizer.json, a SentencePiece .model; or the directory that holds it");
     table.add("vocab-file", vocab_file, "FILE", "vocab.json (GPT2BPETokenizer) or vocab.txt (BertWordPiece...)");
@@ -36,8 +36,8 @@ struct TokenizerFlags {
     table.add("parse-special", parse_special, "", "special strings in documents become control tokens");
   }
 
-  data::TokenizerSpec spec() const {
-    data::TokenizerSpec s;
+  tokenizer::TokenizerSpec spec() const {
+    tokenizer::TokenizerSpec s;
     s.type = type;
     s.model = model;
     s.vocab_file = vocab_file;

@@ -557,4 +557,12 @@ Json OptionTable::resolved() const {
   return all;
 }
 
+void require_distinct(const std::vector<std::string>& values, const std::string& flag) {
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (std::find(values.begin(), value, *value) != value) {
+      throw Error(Code::usage, fmt::format("'{}' is given twice", *value), flag);
+    }
+  }
+}
+
 }  // namespace mt

@@ -126,4 +126,8 @@ class OptionTable {
   std::string positional_argument_, positional_help_;
 };
 
+// The values of a flag that takes each value once.
+//   fails  Error{usage} naming the flag and the value given twice
+void require_distinct(const std::vector<std::string>& values, const std::string& flag);
+
 }  // namespace mt

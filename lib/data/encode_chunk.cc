@@ -26,9 +26,9 @@ void pack(std::span<const Id> ids, TokenType type, std::vector<std::byte>& out) 
 
 }  // namespace
 
-ChunkEncoder::ChunkEncoder(const ChunkOptions& options, const Tokenizer& tokenizer)
+ChunkEncoder::ChunkEncoder(const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer)
     : options_(options), tokenizer_(tokenizer), around_(tokenizer.surround()), reader_(options.keys, options.mend) {
-  if (options.append_eod) eod_ = require_eod(tokenizer);
+  if (options.append_eod) eod_ = tokenizer::require_eod(tokenizer);
 }
 
 ChunkResult ChunkEncoder::encode(const TextChunk& chunk) {

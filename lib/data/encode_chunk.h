@@ -12,9 +12,11 @@
 #include "data/encode_stats.h"
 #include "data/indexed_dataset.h"
 #include "data/text_source.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace mt::data {
+
+using tokenizer::Id;
 
 // How records are encoded, the same for all chunks of a run.
 struct ChunkOptions {
@@ -60,7 +62,7 @@ struct ChunkResult {
 class ChunkEncoder {
  public:
   //   needs  tokenizer outlives it   fails  Error{data}: append_eod and no end token
-  ChunkEncoder(const ChunkOptions& options, const Tokenizer& tokenizer);
+  ChunkEncoder(const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer);
 
   // Every document of the chunk: what stands around texts (Tokenizer::surround), the end token on documents that are
   // not empty. Texts of no token give no sequence.
@@ -76,11 +78,11 @@ class ChunkEncoder {
   RecordFault fault_of(RecordReader::Step step) const;
 
   ChunkOptions options_;
-  const Tokenizer& tokenizer_;
-  const Surround& around_;
+  const tokenizer::Tokenizer& tokenizer_;
+  const tokenizer::Surround& around_;
   RecordReader reader_;
   std::optional<Id> eod_;
-  EncodeScratch scratch_;
+  tokenizer::EncodeScratch scratch_;
   // The record at hand: ids of all keys, lengths of sequences, sequences a key.
   std::vector<Id> ids_;
   std::vector<std::int32_t> lengths_, per_key_;

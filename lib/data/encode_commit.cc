@@ -44,7 +44,7 @@ std::string place(const std::string& file, std::int64_t line, std::int64_t colum
 
 fs::path journal_path(const EncodeJob& job) { return leftover_paths(key_prefix(job, job.keys.front())).front(); }
 
-EncodeCommitter::EncodeCommitter(const EncodeJob& job, CommitPlan plan, const Tokenizer& tokenizer, const TextSource& source,
+EncodeCommitter::EncodeCommitter(const EncodeJob& job, CommitPlan plan, const tokenizer::Tokenizer& tokenizer, const TextSource& source,
                                  EncodeReport& report)
     : job_(job), plan_(std::move(plan)), tokenizer_(tokenizer), source_(source), report_(report) {
   if (job.stats) stats_.emplace(tokenizer.vocab_size(), tokenizer.unknown());
@@ -207,7 +207,7 @@ void EncodeCommitter::finish() {
   journal_.reset();
 }
 
-EncodeReport finish_published(const EncodeJob& job, const JournalEntry& entry, const Tokenizer& tokenizer) {
+EncodeReport finish_published(const EncodeJob& job, const JournalEntry& entry, const tokenizer::Tokenizer& tokenizer) {
   EncodeReport report;
   restore(entry.report, report);
   report.sequences = entry.files.at(0).sequences;

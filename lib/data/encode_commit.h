@@ -28,7 +28,7 @@ class EncodeCommitter {
  public:
   // Opens all outputs; the arguments outlive it and `report` is filled as chunks come.
   //   fails  Error{io}; Error{corrupt}: what the killed run left is not what its journal says
-  EncodeCommitter(const EncodeJob& job, CommitPlan plan, const Tokenizer& tokenizer, const TextSource& source,
+  EncodeCommitter(const EncodeJob& job, CommitPlan plan, const tokenizer::Tokenizer& tokenizer, const TextSource& source,
                   EncodeReport& report);
 
   // The next chunk in order.
@@ -48,7 +48,7 @@ class EncodeCommitter {
 
   const EncodeJob& job_;
   CommitPlan plan_;
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   const TextSource& source_;
   EncodeReport& report_;
   std::optional<EncodeStats> stats_;
@@ -61,7 +61,7 @@ class EncodeCommitter {
 };
 
 // What is left of a run that was killed when everything had its name: remove that, give its report.
-EncodeReport finish_published(const EncodeJob& job, const JournalEntry& entry, const Tokenizer& tokenizer);
+EncodeReport finish_published(const EncodeJob& job, const JournalEntry& entry, const tokenizer::Tokenizer& tokenizer);
 
 // PREFIX.journal of the first key.
 std::filesystem::path journal_path(const EncodeJob& job);

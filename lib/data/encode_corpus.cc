@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 
+#include "base/options.h"
 #include "base/cli.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -46,7 +47,7 @@ void check_numbers(const EncodeJob& job) {
   require_distinct(job.keys, "--json-keys");
 }
 
-TokenType checked_type(const EncodeJob& job, const Tokenizer& tokenizer) {
+TokenType checked_type(const EncodeJob& job, const tokenizer::Tokenizer& tokenizer) {
   const TokenType type = job.type.value_or(token_type_for(tokenizer.vocab_size()));
   if (type == TokenType::u16 && tokenizer.vocab_size() > 65536) {
     throw Error(Code::data,
@@ -77,7 +78,7 @@ Json input_identity(const std::string& path) {
 }
 
 // Everything that decides the output's bytes; keys are flags where a flag decides.
-Json identity_of(const EncodeJob& job, TokenType type, const Tokenizer& tokenizer) {
+Json identity_of(const EncodeJob& job, TokenType type, const tokenizer::Tokenizer& tokenizer) {
   constexpr const char* kFormats[] = {"auto", "jsonl", "text"};
   constexpr const char* kBad[] = {"stop", "skip", "replace"};
   Json j{{"version", cli::version()},
@@ -121,7 +122,7 @@ std::optional<EncodeJournal::Found> find_killed_run(const EncodeJob& job, const 
   return found;
 }
 
-void encode_all(const EncodeJob& job, const ChunkOptions& options, const Tokenizer& tokenizer, TextSource& source,
+void encode_all(const EncodeJob& job, const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer, TextSource& source,
                 EncodeCommitter& committer, EncodeReport& report) {
   const auto start = Clock::now();
   const std::int64_t tokens_before = report.tokens;
@@ -142,10 +143,10 @@ std::string key_prefix(const EncodeJob& job, const std::string& key) {
   return job.output_prefix + "_" + key + (job.split_sentences ? "_sentence" : "_document");
 }
 
-EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer) {
+EncodeReport encode_corpus(const EncodeJob& job, const tokenizer::Tokenizer& tokenizer) {
   const auto start = Clock::now();
   check_numbers(job);
-  if (job.append_eod) require_eod(tokenizer);
+  if (job.append_eod) tokenizer::require_eod(tokenizer);
   CommitPlan plan;
   plan.type = checked_type(job, tokenizer);
   TextSource source(job.source);

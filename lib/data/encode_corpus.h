@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "data/indexed_dataset.h"
 #include "data/text_source.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace mt::data {
 
@@ -72,6 +72,6 @@ std::string key_prefix(const EncodeJob& job, const std::string& key);
 //          during: Error{data} "file:line:column"; zero documents; Error{io}: disk full. Nothing is left at the final
 //          paths nor beside them
 //   cost   100 MB/s a core or more for English with GPT-2's tokenizer (tests/bench/encode_bench.cc)
-EncodeReport encode_corpus(const EncodeJob& job, const Tokenizer& tokenizer);
+EncodeReport encode_corpus(const EncodeJob& job, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace mt::data

@@ -6,7 +6,7 @@
 
 namespace mt::data {
 
-EncodePool::EncodePool(const ChunkOptions& options, const Tokenizer& tokenizer, TextSource& source, int workers)
+EncodePool::EncodePool(const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer, TextSource& source, int workers)
     : options_(options), tokenizer_(tokenizer), source_(source), window_(2 * workers + 2) {
   try {
     for (int w = 0; w < workers; ++w) threads_.emplace_back([this] { work(); });

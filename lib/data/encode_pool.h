@@ -18,7 +18,7 @@ namespace mt::data {
 class EncodePool {
  public:
   // Starts the threads. All arguments outlive the pool.   fails  Error{device}: no more threads
-  EncodePool(const ChunkOptions& options, const Tokenizer& tokenizer, TextSource& source, int workers);
+  EncodePool(const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer, TextSource& source, int workers);
   ~EncodePool();
   EncodePool(const EncodePool&) = delete;
   EncodePool& operator=(const EncodePool&) = delete;
@@ -37,7 +37,7 @@ class EncodePool {
   std::optional<Task> read();
 
   const ChunkOptions& options_;
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   TextSource& source_;
   const std::int64_t window_;
   std::mutex reading_, mutex_;

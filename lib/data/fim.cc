@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 #include "data/numpy_draws.h"
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace mt::data {
 
 namespace {
 
-Id token_of(const Tokenizer& tokenizer, const std::string& token, const char* flag) {
+Id token_of(const tokenizer::Tokenizer& tokenizer, const std::string& token, const char* flag) {
   if (const std::optional<Id> id = tokenizer.find(token)) return *id;
   throw Error(Code::data, fmt::format("the tokenizer has no token '{}'", token), flag,
               "name the token it has for this, or add one");
@@ -54,10 +54,10 @@ std::vector<std::size_t> character_places(std::string_view text) {
 std::string replace_invalid_utf8(std::string_view text) {
   std::string out;
   for (;;) {
-    const std::size_t bad = find_invalid_utf8(text);
+    const std::size_t bad = tokenizer::find_invalid_utf8(text);
     if (bad == std::string_view::npos) return out.append(text);
     out.append(text.substr(0, bad));
-    append_utf8(0xFFFD, out);
+    tokenizer::append_utf8(0xFFFD, out);
     text.remove_prefix(bad + broken_length(text.substr(bad)));
   }
 }
@@ -65,11 +65,11 @@ std::string replace_invalid_utf8(std::string_view text) {
 struct FimTransform::Work {
   explicit Work(std::uint32_t seed) : random(seed) {}
   NumpyRandomState random;
-  EncodeScratch scratch;
+  tokenizer::EncodeScratch scratch;
   std::vector<Id> out;
 };
 
-FimTransform::FimTransform(const FimOptions& options, const Tokenizer& tokenizer, std::uint32_t seed)
+FimTransform::FimTransform(const FimOptions& options, const tokenizer::Tokenizer& tokenizer, std::uint32_t seed)
     : options_(options), tokenizer_(&tokenizer), seed_(seed) {
   check_rate(options.rate, "--fim-rate");
   check_rate(options.spm_rate, "--fim-spm-rate");

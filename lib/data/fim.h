@@ -21,16 +21,18 @@
 #include <vector>
 
 #include "data/sample_options.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace mt::data {
+
+using tokenizer::Id;
 
 class FimTransform {
  public:
   //   needs  `tokenizer` outlives this and leaves special strings in text alone (made without parse_special)
   //   fails  Error{config}: a rate outside 0 to 1, a fragment rate without a token to split at or the other way round;
   //          Error{data}: a token the tokenizer does not have, naming its flag
-  FimTransform(const FimOptions& options, const Tokenizer& tokenizer, std::uint32_t seed);
+  FimTransform(const FimOptions& options, const tokenizer::Tokenizer& tokenizer, std::uint32_t seed);
 
   // Change sample `ordinal` in place.
   //   needs  0 <= num_real <= tokens.size(), the number of true tokens in front
@@ -44,7 +46,7 @@ class FimTransform {
   void change(Work& work, std::span<const Id> ids, double rate) const;
 
   FimOptions options_;
-  const Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   std::uint32_t seed_;
   Id prefix_, middle_, suffix_, pad_, eod_;
   std::optional<Id> split_;

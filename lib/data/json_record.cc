@@ -7,7 +7,7 @@
 #include "base/json_reason.h"
 #include "data/mend_text.h"
 #include "data/text_source.h"
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace mt::data {
 
@@ -193,7 +193,7 @@ RecordReader::Step RecordReader::next_text() {
 RecordReader::Step RecordReader::take_text(std::string_view document) {
   raw_ = document;
   mended_ = 0;
-  const std::size_t invalid = find_invalid_utf8(document);
+  const std::size_t invalid = tokenizer::find_invalid_utf8(document);
   if (invalid != std::string_view::npos && mend_ == Mend::no) {
     const std::string_view before = document.substr(0, invalid);
     const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0

@@ -83,7 +83,7 @@ std::vector<SentenceRun> build_sentence_runs(const IndexedDataset& tokens, Seque
   return runs;
 }
 
-WordPieces word_pieces_of(const Tokenizer& tokenizer, int sentinels) {
+WordPieces word_pieces_of(const tokenizer::Tokenizer& tokenizer, int sentinels) {
   const auto find = [&](std::initializer_list<const char*> names) {
     std::optional<Id> id;
     for (const char* name : names)

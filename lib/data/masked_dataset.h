@@ -15,9 +15,11 @@
 
 #include "data/gpt_dataset.h"
 #include "data/numpy_random.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace mt::data {
+
+using tokenizer::Id;
 
 // A sample: sentences [first, end) of the file, and its target length.
 struct SentenceRun {
@@ -61,7 +63,7 @@ struct WordPieces {
 // From a vocabulary that spells [CLS], [SEP], [MASK], [PAD], or <s>, </s>, <mask>, <pad>.
 //   sentinels  how many <extra_id_N> there are to be: those of the vocabulary, else ids behind it (--vocab-extra-ids)
 //   fails  Error{data}: one of the four missing, naming it
-WordPieces word_pieces_of(const Tokenizer& tokenizer, int sentinels);
+WordPieces word_pieces_of(const tokenizer::Tokenizer& tokenizer, int sentinels);
 
 struct MaskingOptions {
   double mask_prob = 0.15;

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <optional>
 
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace mt::data {
 
@@ -58,7 +58,7 @@ std::int64_t replace_lone_surrogates(std::string& record, std::size_t from) {
 std::int64_t replace_invalid_utf8(std::string_view text, std::string& out) {
   std::int64_t replaced = 0;
   for (;;) {
-    const std::size_t valid = find_invalid_utf8(text);
+    const std::size_t valid = tokenizer::find_invalid_utf8(text);
     out.append(text.substr(0, valid));
     if (valid == std::string_view::npos) return replaced;
     text.remove_prefix(valid);

@@ -101,12 +101,4 @@ int remove_stale_temporaries(const OutputFiles& files) {
   return removed;
 }
 
-void require_distinct(const std::vector<std::string>& values, const std::string& flag) {
-  for (auto value = values.begin(); value != values.end(); ++value) {
-    if (std::find(values.begin(), value, *value) != value) {
-      throw Error(Code::usage, fmt::format("'{}' is given twice", *value), flag);
-    }
-  }
-}
-
 }  // namespace mt::data

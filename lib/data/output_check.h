@@ -25,8 +25,4 @@ void check_outputs(const OutputFiles& files);
 //   gives  how many went, each with a message; what cannot be removed stays without one
 int remove_stale_temporaries(const OutputFiles& files);
 
-// The values of a flag that takes each value once.
-//   fails  Error{usage} naming the flag and the value given twice
-void require_distinct(const std::vector<std::string>& values, const std::string& flag);
-
 }  // namespace mt::data

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace mt::data {
 
@@ -125,20 +125,20 @@ constexpr auto kNames = [] {
 }();
 
 // White space of Python: Unicode's, and the four separators of ASCII.
-bool is_space(std::uint32_t c) { return (unicode_classes()[c] & kSpace) != 0 || (c >= 0x1C && c <= 0x1F); }
+bool is_space(std::uint32_t c) { return (tokenizer::unicode_classes()[c] & tokenizer::kSpace) != 0 || (c >= 0x1C && c <= 0x1F); }
 
 }  // namespace
 
 std::string_view strip_space(std::string_view text) {
   while (!text.empty()) {
-    const Decoded d = decode_utf8(text.data());
+    const tokenizer::Decoded d = tokenizer::decode_utf8(text.data());
     if (!is_space(d.code_point)) break;
     text.remove_prefix(d.size);
   }
   while (!text.empty()) {
     std::size_t last = text.size() - 1;
     while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
-    if (!is_space(decode_utf8(text.data() + last).code_point)) break;
+    if (!is_space(tokenizer::decode_utf8(text.data() + last).code_point)) break;
     text.remove_suffix(text.size() - last);
   }
   return text;
@@ -146,7 +146,7 @@ std::string_view strip_space(std::string_view text) {
 
 std::span<const std::string_view> PromptFormat::names() { return kNames; }
 
-PromptFormat::PromptFormat(const std::string& name, const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {
+PromptFormat::PromptFormat(const std::string& name, const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {
   const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == name; });
   if (kind == std::end(kKinds)) {
     std::string known;
@@ -162,7 +162,7 @@ PromptFormat::PromptFormat(const std::string& name, const Tokenizer& tokenizer) 
     if (token != nullptr && !tokenizer.find(token)) missing_.emplace_back(token);
 }
 
-void PromptFormat::encode(const Conversation& conversation, EncodeScratch& scratch, std::vector<Id>& ids,
+void PromptFormat::encode(const Conversation& conversation, tokenizer::EncodeScratch& scratch, std::vector<Id>& ids,
                           std::vector<char>& counts) const {
   std::size_t first_user = 0;
   while (first_user < conversation.size() && conversation[first_user].role != "user") ++first_user;

@@ -24,9 +24,11 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace mt::data {
+
+using tokenizer::Id;
 
 // A message: role is system, user, assistant or tool.
 struct Turn {
@@ -42,11 +44,11 @@ class PromptFormat {
   //   needs  `tokenizer` outlives this and was made with parse_special
   //   fails  Error{config}: an unknown name ("default" is Megatron's for the tokenizer's own template, which is not run
   //          here)
-  PromptFormat(const std::string& name, const Tokenizer& tokenizer);
+  PromptFormat(const std::string& name, const tokenizer::Tokenizer& tokenizer);
   static std::span<const std::string_view> names();
 
   // Append a conversation's ids; counts[i] is 1 where id i is part of an answer.
-  void encode(const Conversation& conversation, EncodeScratch& scratch, std::vector<Id>& ids,
+  void encode(const Conversation& conversation, tokenizer::EncodeScratch& scratch, std::vector<Id>& ids,
               std::vector<char>& counts) const;
 
   // What fills a sample up: the format's own (<SPECIAL_233>, <unk>, <|endoftext|>, <|eot_id|>, </s>), else the
@@ -60,7 +62,7 @@ class PromptFormat {
 
  private:
   const Kind* kind_;
-  const Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   Id pad_ = 0;
   std::vector<std::string> missing_;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace mt::data {
 
@@ -17,7 +17,7 @@ constexpr std::string_view kBeforeNumbers[] = {"apr", "aug", "ch", "dec", "eq", 
                                                "jul", "jun", "mar", "no", "nos", "nov", "oct", "op", "p", "pp",
                                                "pt", "sec", "sep", "sept", "vol", "vols"};
 
-bool is_space(std::uint32_t c) { return (unicode_classes()[c] & kSpace) != 0; }
+bool is_space(std::uint32_t c) { return (tokenizer::unicode_classes()[c] & tokenizer::kSpace) != 0; }
 bool is_end_mark(std::uint32_t c) { return c == '.' || c == '!' || c == '?' || c == 0x2026; }
 bool is_wide_end_mark(std::uint32_t c) { return c == 0x3002 || c == 0xFF01 || c == 0xFF1F || c == 0xFF61; }
 bool is_closing(std::uint32_t c) {
@@ -45,7 +45,7 @@ class Splitter {
   void run() {
     start_ = skip_space(0);
     for (std::size_t at = start_; at < text_.size();) {
-      const Decoded c = decode_utf8(text_.data() + at);
+      const tokenizer::Decoded c = tokenizer::decode_utf8(text_.data() + at);
       if (c.code_point == '\n') {
         const std::size_t next = skip_space(at);
         const std::string_view between = text_.substr(at, next - at);
@@ -61,7 +61,7 @@ class Splitter {
   }
 
  private:
-  Decoded at(std::size_t i) const { return decode_utf8(text_.data() + i); }
+  tokenizer::Decoded at(std::size_t i) const { return tokenizer::decode_utf8(text_.data() + i); }
   std::size_t skip_space(std::size_t i) const {
     while (i < text_.size() && is_space(at(i).code_point)) i += at(i).size;
     return i;
@@ -101,7 +101,7 @@ class Splitter {
     next = skip(next, is_opening);
     return next < text_.size() ? at(next).code_point : 0;
   }
-  bool begins_small(std::size_t next) const { return (unicode_classes()[first_letter(next)] & kLower) != 0; }
+  bool begins_small(std::size_t next) const { return (tokenizer::unicode_classes()[first_letter(next)] & tokenizer::kLower) != 0; }
 
   // True where the full stop at `stop` belongs to its word and ends nothing.
   bool is_open(std::size_t stop, std::size_t next) const {
@@ -111,13 +111,13 @@ class Splitter {
     while (!word.empty() && is_opening(static_cast<unsigned char>(word.front()))) word.remove_prefix(1);
     if (word.empty()) return false;
     const bool dotted = word.find('.') != std::string_view::npos && word.find_first_of("0123456789") == std::string_view::npos;
-    if (dotted) return (unicode_classes()[first_letter(next)] & kUpper) == 0;
+    if (dotted) return (tokenizer::unicode_classes()[first_letter(next)] & tokenizer::kUpper) == 0;
     const std::uint32_t follows = first_letter(next);
     if (is_abbreviation(word, follows >= '0' && follows <= '9')) return true;
     const bool number = word.find_first_not_of("0123456789") == std::string_view::npos;
     if (number) return begin == start_;
-    const Decoded first = decode_utf8(word.data());
-    return first.size == word.size() && (unicode_classes()[first.code_point] & kUpper) != 0;
+    const tokenizer::Decoded first = tokenizer::decode_utf8(word.data());
+    return first.size == word.size() && (tokenizer::unicode_classes()[first.code_point] & tokenizer::kUpper) != 0;
   }
 
   std::string_view text_;
@@ -130,7 +130,7 @@ class Splitter {
 std::size_t prefix_bytes(std::string_view text, std::size_t count) {
   if (text.size() <= count) return text.size();
   std::size_t at = 0;
-  for (std::size_t i = 0; i < count && at < text.size(); ++i) at += decode_utf8(text.data() + at).size;
+  for (std::size_t i = 0; i < count && at < text.size(); ++i) at += tokenizer::decode_utf8(text.data() + at).size;
   return at;
 }
 

@@ -21,7 +21,7 @@ bool has_answer(const Conversation& turns) {
 }  // namespace
 
 void pack_conversations(const std::vector<Conversation>& conversations, const PromptFormat& format,
-                        std::int64_t seq_length, EncodeScratch& scratch, TrainingSample& out) {
+                        std::int64_t seq_length, tokenizer::EncodeScratch& scratch, TrainingSample& out) {
   MT_CHECK(seq_length >= 1, "seq_length {}", seq_length);
   const auto length = static_cast<std::size_t>(seq_length);
   std::vector<Id> ids;
@@ -96,7 +96,7 @@ SftDataset::Member SftDataset::open(const SftFile& file, SequenceRange lines, bo
                 "another --split, or more lines");
   Member member;
   member.file = &file;
-  EncodeScratch scratch;
+  tokenizer::EncodeScratch scratch;
   std::int64_t room = 0;
   for (std::int64_t i = lines.begin; i < lines.end; ++i) {
     std::int64_t tokens = 0;
@@ -152,7 +152,7 @@ void SftDataset::make(std::int64_t k, TrainingSample& out) const {
   const auto s = static_cast<std::size_t>(sample);
   for (std::int64_t i = m.begins[s]; i < m.begins[s + 1]; ++i)
     for (Conversation& turns : m.file->read(i)) conversations.push_back(std::move(turns));
-  EncodeScratch scratch;
+  tokenizer::EncodeScratch scratch;
   pack_conversations(conversations, *format_, seq_length_, scratch, out);
 }
 

@@ -28,7 +28,7 @@ namespace mt::data {
 // One sample out of conversations, padded or cut to seq_length tokens.
 //   needs  seq_length >= 1
 void pack_conversations(const std::vector<Conversation>& conversations, const PromptFormat& format,
-                        std::int64_t seq_length, EncodeScratch& scratch, TrainingSample& out);
+                        std::int64_t seq_length, tokenizer::EncodeScratch& scratch, TrainingSample& out);
 
 // A file of chat JSON lines, mapped.
 class SftFile {

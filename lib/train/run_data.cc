@@ -27,7 +27,7 @@ data::MaskOptions mask_options(const DataOptions& o) {
   m.reset_attention_mask = o.reset_attention_mask;
   m.inter_document_masking = o.inter_document_masking;
   if (!m.needs_eod()) return m;
-  if (o.tokenizer_given) m.eod = data::make_tokenizer(o.tokenizer)->eod();
+  if (o.tokenizer_given) m.eod = tokenizer::make_tokenizer(o.tokenizer)->eod();
   if (o.mock_data && !m.eod && o.vocab_size) m.eod = static_cast<std::int32_t>(*o.vocab_size) - 1;
   for (const auto& prefix : prefixes_of(o))
     if (const auto origin = data::origin_of(prefix); origin && !m.eod) m.eod = origin->eod;
@@ -70,7 +70,7 @@ std::string fingerprint_of(const DataOptions& o) {
 // A tokenizer given beside token files must be the one that made them.
 void require_same_tokenizer(const DataOptions& o) {
   if (!o.tokenizer_given || prefixes_of(o).empty()) return;
-  const std::string mine = hash_text(data::make_tokenizer(o.tokenizer)->fingerprint());
+  const std::string mine = hash_text(tokenizer::make_tokenizer(o.tokenizer)->fingerprint());
   for (const auto& prefix : prefixes_of(o))
     if (const auto origin = data::origin_of(prefix);
         origin && !origin->fingerprint.empty() && origin->fingerprint != mine)
@@ -91,7 +91,7 @@ void require_vocabulary(const DataOptions& o, std::int64_t vocab_size) {
 
 std::int64_t vocab_size_of(const DataOptions& o) {
   if (o.vocab_size) return *o.vocab_size;
-  if (o.tokenizer_given) return data::make_tokenizer(o.tokenizer)->vocab_size();
+  if (o.tokenizer_given) return tokenizer::make_tokenizer(o.tokenizer)->vocab_size();
   std::int64_t vocab = 0;
   std::string first;
   for (const auto& prefix : prefixes_of(o)) {
@@ -161,7 +161,7 @@ void open_fim(const TrainingOptions& o, RunData& run) {
   if (!o.data.tokenizer_given)
     throw Error(Code::config, "fill-in-middle takes text apart, which needs the tokenizer", "--fim-data",
                 "give --tokenizer-type and its files");
-  run.tokenizer = data::make_tokenizer(o.data.tokenizer);
+  run.tokenizer = tokenizer::make_tokenizer(o.data.tokenizer);
   run.fim = std::make_unique<data::FimTransform>(o.data.fim, *run.tokenizer, static_cast<std::uint32_t>(o.seed));
 }
 
@@ -180,7 +180,7 @@ void open_mock_runs(const TrainingOptions& o, std::int64_t vocab_size, const dat
 void open_megatron_mock(const TrainingOptions& o, std::int64_t vocab_size, const data::MaskOptions& masks, RunData& run) {
   const auto wanted = sets_request(o).samples;
   auto eod = static_cast<std::int32_t>(vocab_size - 1);
-  if (o.data.tokenizer_given) eod = data::require_eod(*data::make_tokenizer(o.data.tokenizer));
+  if (o.data.tokenizer_given) eod = tokenizer::require_eod(*tokenizer::make_tokenizer(o.data.tokenizer));
   const auto add = [&](std::size_t set) {
     run.mocks.push_back(std::make_unique<data::MockDataset>(
         data::MockDataset::Options{set, std::max<std::int64_t>(1, wanted[set]), o.batch.seq_length, vocab_size, eod,

@@ -26,7 +26,7 @@ struct RunData {
     std::int64_t samples = 0;  // of a full pass; 0: no end
   };
   std::unique_ptr<data::RunSets> sets;  // token files and orders, what the batches read; null: made-up samples
-  std::unique_ptr<data::Tokenizer> tokenizer;  // where samples are made with it, as the rest here
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // where samples are made with it, as the rest here
   std::unique_ptr<data::FimTransform> fim;
   std::vector<std::unique_ptr<data::MockDataset>> mocks;
   std::unique_ptr<data::PromptFormat> prompt_format;

@@ -83,9 +83,9 @@ void open_format(const TrainingOptions& o, RunData& run) {
   if (!o.data.tokenizer_given)
     throw Error(Code::config, "conversations are text, which needs the tokenizer", "--sft",
                 "give --tokenizer-type and its files");
-  data::TokenizerSpec spec = o.data.tokenizer;
+  tokenizer::TokenizerSpec spec = o.data.tokenizer;
   spec.parse_special = true;
-  run.tokenizer = data::make_tokenizer(spec);
+  run.tokenizer = tokenizer::make_tokenizer(spec);
   run.tokenizer_fingerprint = hash_text(run.tokenizer->fingerprint());
   run.prompt_format = std::make_unique<data::PromptFormat>(o.data.sft_options.prompt_format, *run.tokenizer);
   for (const std::string& token : run.prompt_format->missing_tokens())

@@ -11,7 +11,7 @@
 #include "data/batch_schedule.h"
 #include "data/run_sets.h"
 #include "data/sample_options.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
 #include "optim/loss_scaler.h"
@@ -27,7 +27,7 @@ struct DataOptions : data::SetOptions {
   bool mock_data = false;
   std::string mock_data_style = "runs";  // or "megatron"
   std::optional<std::int64_t> vocab_size;  // else the tokenizer's, else what the token file's sidecar says
-  data::TokenizerSpec tokenizer;
+  tokenizer::TokenizerSpec tokenizer;
   bool tokenizer_given = false;
   bool eod_mask_loss = false, reset_position_ids = false, reset_attention_mask = false;
   bool inter_document_masking = false;

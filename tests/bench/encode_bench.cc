@@ -18,14 +18,18 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/split_pattern.h"
+#include "tokenizer/split_pattern.h"
 #include "data/text_source.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace {
 
 using namespace mt;
-using namespace mt::data;
+using namespace mt::tokenizer;
+using data::RecordReader;
+using data::TextChunk;
+using data::TextSource;
+using data::TextSourceOptions;
 
 std::vector<TextChunk> read_all(const std::string& path) {
   TextSourceOptions options;

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/error.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

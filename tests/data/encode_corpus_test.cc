@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/merge_files.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -44,7 +44,7 @@ TEST(EncodeCorpus, empty_documents_are_boundaries_wherever_they_stand) {
   for (const bool eod : {true, false}) {
     EncodeJob job = job_for(input, dir / (eod ? "with" : "without"));
     job.append_eod = eod;
-    const EncodeReport report = encode_corpus(job, ByteTokenizer());
+    const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
     const IndexedDataset file(report.prefixes.front());
     EXPECT_EQ(boundaries(file), (std::vector<std::int64_t>{0, 0, 1, 1, 2, 2}));
     EXPECT_EQ(lengths(file), eod ? (std::vector<std::int32_t>{2, 3}) : (std::vector<std::int32_t>{1, 2}));
@@ -61,15 +61,15 @@ TEST(EncodeCorpus, only_line_feeds_end_lines) {
   const std::string escaped = "\\u2028\\u2029\\u0085";
   const auto plain = dir.file("plain.jsonl", "{\"text\":\"a" + escaped + "\"}\n{\"text\":\"b" + escaped +
                                                  "\"}\n{\"text\":\"c" + escaped + "\"}\n");
-  const EncodeReport a = encode_corpus(job_for(raw, dir / "raw"), ByteTokenizer());
-  const EncodeReport b = encode_corpus(job_for(plain, dir / "plain"), ByteTokenizer());
+  const EncodeReport a = encode_corpus(job_for(raw, dir / "raw"), tokenizer::ByteTokenizer());
+  const EncodeReport b = encode_corpus(job_for(plain, dir / "plain"), tokenizer::ByteTokenizer());
   EXPECT_EQ(a.documents, 3);
   EXPECT_EQ(both_files(a.prefixes[0]), both_files(b.prefixes[0]));
 }
 
 std::string refusal(const EncodeJob& job, Code code) {
   try {
-    encode_corpus(job, ByteTokenizer());
+    encode_corpus(job, tokenizer::ByteTokenizer());
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), code) << e.what();
     return e.what();
@@ -84,7 +84,7 @@ TEST(EncodeCorpus, a_number_no_double_holds_is_a_bad_record_like_any_other) {
   EXPECT_NE(text.find("a.jsonl:2"), std::string::npos) << text;
   EXPECT_EQ(text.find("json.exception"), std::string::npos) << text;
   job.on_bad = OnBadRecord::skip;
-  const EncodeReport report = encode_corpus(job, ByteTokenizer());
+  const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
   EXPECT_EQ(report.documents, 2);
   EXPECT_EQ(report.skipped_records, 1);
 }
@@ -107,7 +107,7 @@ TEST(EncodeCorpus, two_processes_never_write_one_token_file) {
     const auto other = FileLock::try_lock(dir / "out_text_document.lock", true);
     EXPECT_NE(refusal(job, Code::io).find("another process is writing"), std::string::npos);
   }
-  encode_corpus(job_for(input, dir / "out"), ByteTokenizer());
+  encode_corpus(job_for(input, dir / "out"), tokenizer::ByteTokenizer());
   EXPECT_FALSE(fs::exists(dir / "out_text_document.lock"));
 }
 
@@ -153,7 +153,7 @@ TEST(EncodeCorpus, a_bad_line_stops_with_its_place_or_is_skipped_and_kept) {
       job.workers = workers;
       job.source.chunk_bytes = 16;
       try {
-        encode_corpus(job, ByteTokenizer());
+        encode_corpus(job, tokenizer::ByteTokenizer());
         ADD_FAILURE() << "accepted: " << row.line;
       } catch (const Error& e) {
         EXPECT_EQ(e.code(), Code::data);
@@ -163,7 +163,7 @@ TEST(EncodeCorpus, a_bad_line_stops_with_its_place_or_is_skipped_and_kept) {
       EXPECT_EQ(dir.names(), std::vector<std::string>{"in.jsonl"});
       job.on_bad = OnBadRecord::skip;
       job.rejects = dir / "rejects";
-      const EncodeReport report = encode_corpus(job, ByteTokenizer());
+      const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
       EXPECT_EQ(report.documents, 4);
       EXPECT_EQ(report.skipped_records, 1);
       EXPECT_EQ(read_file(dir / "rejects"), row.line + "\n");
@@ -182,9 +182,9 @@ TEST(EncodeCorpus, more_bad_records_than_allowed_end_the_run) {
   EncodeJob job = job_for(dir.file("in.jsonl", "{\"text\":\"a\"}\n1\n2\n3\n"), dir / "out");
   job.on_bad = OnBadRecord::skip;
   job.max_bad = 2;
-  EXPECT_THROW(encode_corpus(job, ByteTokenizer()), Error);
+  EXPECT_THROW(encode_corpus(job, tokenizer::ByteTokenizer()), Error);
   job.max_bad = 3;
-  EXPECT_EQ(encode_corpus(job, ByteTokenizer()).skipped_records, 3);
+  EXPECT_EQ(encode_corpus(job, tokenizer::ByteTokenizer()).skipped_records, 3);
 }
 
 TEST(EncodeCorpus, nothing_processed_is_an_error_that_says_why) {
@@ -199,7 +199,7 @@ TEST(EncodeCorpus, nothing_processed_is_an_error_that_says_why) {
       {dir / "absent.jsonl", "no such file"}};
   for (const auto& [input, word] : rows) {
     try {
-      encode_corpus(job_for(input, dir / "out"), ByteTokenizer());
+      encode_corpus(job_for(input, dir / "out"), tokenizer::ByteTokenizer());
       ADD_FAILURE() << input;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
@@ -207,7 +207,7 @@ TEST(EncodeCorpus, nothing_processed_is_an_error_that_says_why) {
     EXPECT_FALSE(std::filesystem::exists(dir / "out_text_document.bin"));
   }
   const auto input = dir.file("a.jsonl", "{\"text\":\"a\"}\n");
-  EXPECT_THROW(encode_corpus(job_for(input, dir / "no/out"), ByteTokenizer()), Error);
+  EXPECT_THROW(encode_corpus(job_for(input, dir / "no/out"), tokenizer::ByteTokenizer()), Error);
 }
 
 TEST(EncodeCorpus, width_and_largest_ids_survive) {
@@ -216,7 +216,7 @@ TEST(EncodeCorpus, width_and_largest_ids_survive) {
     const std::string name = std::to_string(size);
     const auto input = dir.file(name + ".jsonl", "{\"text\":\"0 " + std::to_string(size - 1) + "\"}\n");
     EncodeJob job = job_for(input, dir / name);
-    const IndexedDataset file(encode_corpus(job, NullTokenizer(size)).prefixes[0]);
+    const IndexedDataset file(encode_corpus(job, tokenizer::NullTokenizer(size)).prefixes[0]);
     EXPECT_EQ(file.type_code(), size == 65499 ? 8 : 4);
     std::vector<std::int32_t> ids(2);
     file.read(0, 0, ids);
@@ -224,7 +224,7 @@ TEST(EncodeCorpus, width_and_largest_ids_survive) {
   }
   EncodeJob job = job_for(dir / "128256.jsonl", dir / "narrow");
   job.type = TokenType::u16;
-  EXPECT_THROW(encode_corpus(job, NullTokenizer(128256)), Error);
+  EXPECT_THROW(encode_corpus(job, tokenizer::NullTokenizer(128256)), Error);
   EXPECT_FALSE(std::filesystem::exists(dir / "narrow_text_document.bin"));
 }
 
@@ -244,7 +244,7 @@ TEST(EncodeCorpus, output_is_the_same_for_any_workers_and_chunks) {
       job.source.chunk_bytes = chunk;
       job.append_eod = true;
       job.force = true;
-      const std::string files = both_files(encode_corpus(job, ByteTokenizer()).prefixes[0]);
+      const std::string files = both_files(encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0]);
       if (first.empty()) first = files;
       ASSERT_EQ(files, first) << workers << " workers, chunks of " << chunk;
     }
@@ -254,10 +254,10 @@ TEST(EncodeCorpus, output_is_the_same_for_any_workers_and_chunks) {
 TEST(EncodeCorpus, special_strings_are_text_and_counted_unless_parsed) {
   const ScratchDirectory dir;
   const auto input = dir.file("in.jsonl", "{\"text\":\"x<|endoftext|>y\"}\n");
-  const EncodeReport plain = encode_corpus(job_for(input, dir / "plain"), ByteTokenizer());
+  const EncodeReport plain = encode_corpus(job_for(input, dir / "plain"), tokenizer::ByteTokenizer());
   EXPECT_EQ(plain.specials_as_text, 1);
   EXPECT_EQ(plain.tokens, 15);
-  const EncodeReport parsed = encode_corpus(job_for(input, dir / "parsed"), ByteTokenizer(true));
+  const EncodeReport parsed = encode_corpus(job_for(input, dir / "parsed"), tokenizer::ByteTokenizer(true));
   EXPECT_EQ(parsed.specials_as_text, 0);
   std::vector<std::int32_t> ids(3);
   IndexedDataset(parsed.prefixes[0]).read(0, 0, ids);
@@ -270,7 +270,7 @@ TEST(EncodeCorpus, every_key_gets_its_file_and_lists_become_sequences) {
                           dir / "out");
   job.keys = {"a", "b"};
   job.append_eod = true;
-  const EncodeReport report = encode_corpus(job, ByteTokenizer());
+  const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
   EXPECT_EQ(report.prefixes, (std::vector<std::string>{dir / "out_a_document", dir / "out_b_document"}));
   EXPECT_EQ(lengths(IndexedDataset(report.prefixes[0])), (std::vector<std::int32_t>{1, 3, 2}));
   EXPECT_EQ(boundaries(IndexedDataset(report.prefixes[0])), (std::vector<std::int64_t>{0, 2, 3}));
@@ -281,7 +281,7 @@ TEST(EncodeCorpus, merging_two_outputs_is_encoding_the_joined_text) {
   const ScratchDirectory dir;
   const std::string a = "{\"text\":\"one\"}\n{\"text\":\"\"}\n", b = "{\"text\":\"\"}\n{\"text\":\"three\"}\n";
   const auto run = [&](const std::string& name, const std::string& lines) {
-    return encode_corpus(job_for(dir.file(name + ".jsonl", lines), dir / name), ByteTokenizer()).prefixes[0];
+    return encode_corpus(job_for(dir.file(name + ".jsonl", lines), dir / name), tokenizer::ByteTokenizer()).prefixes[0];
   };
   const auto pa = run("a", a), pb = run("b", b), pj = run("joined", a + b);
   merge_files({pa, pb}, dir / "merged", false);
@@ -292,18 +292,18 @@ TEST(EncodeCorpus, merging_two_outputs_is_encoding_the_joined_text) {
 TEST(TextFormat, a_file_is_a_document_or_is_cut_at_a_separator) {
   const ScratchDirectory dir;
   const auto input = dir.file("in.txt", "one\nline\n\ntwo\n\n\n\nthree");
-  EXPECT_EQ(encode_corpus(job_for(input, dir / "whole"), ByteTokenizer()).documents, 1);
+  EXPECT_EQ(encode_corpus(job_for(input, dir / "whole"), tokenizer::ByteTokenizer()).documents, 1);
   EncodeJob job = job_for(input, dir / "cut");
   job.source.document_separator = "\n\n";
   for (const std::size_t chunk : {std::size_t{4}, std::size_t{1} << 20}) {
     job.source.chunk_bytes = chunk;
     job.force = true;
-    const IndexedDataset file(encode_corpus(job, ByteTokenizer()).prefixes[0]);
+    const IndexedDataset file(encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0]);
     EXPECT_EQ(lengths(file), (std::vector<std::int32_t>{8, 3, 5}));
   }
   const auto bad = dir.file("bad.txt", "fine\nab\xff");
   try {
-    encode_corpus(job_for(bad, dir / "bad"), ByteTokenizer());
+    encode_corpus(job_for(bad, dir / "bad"), tokenizer::ByteTokenizer());
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("bad.txt:2:3"), std::string::npos) << e.what();

@@ -11,10 +11,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
 #include "data/encode_journal.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -41,7 +41,7 @@ class Resume : public testing::Test {
     EncodeJob whole = job_;
     whole.output_prefix = dir_ / "whole";
     whole.rejects = dir_ / "whole.rejects";
-    report_ = encode_corpus(whole, ByteTokenizer());
+    report_ = encode_corpus(whole, tokenizer::ByteTokenizer());
     job_.output_prefix = dir_ / "out/a";
     job_.rejects = dir_ / "out/rejects";
   }
@@ -52,7 +52,7 @@ class Resume : public testing::Test {
     if (child == 0) {
       log::set_level(log::Level::quiet);
       try {
-        encode_corpus(job, ByteTokenizer());
+        encode_corpus(job, tokenizer::ByteTokenizer());
       } catch (const std::exception& e) {
         std::fprintf(stderr, "child: %s\n", e.what());
         ::_exit(1);
@@ -109,7 +109,7 @@ TEST_F(Resume, goes_on_to_the_same_bytes_however_often_and_wherever_it_is_killed
       if (!done && kills > 200) break;
     }
     if (!fs::exists(dir_ / "out/a_b_document.idx") || fs::exists(dir_ / "out/a_text_document.journal")) {
-      const EncodeReport report = encode_corpus(job, ByteTokenizer());
+      const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
       EXPECT_EQ(report.documents, report_.documents);
       EXPECT_EQ(report.skipped_records, report_.skipped_records);
       EXPECT_EQ(report.tokens, report_.tokens);
@@ -130,7 +130,7 @@ TEST_F(Resume, another_input_option_or_tokenizer_is_refused_and_named) {
   }
   ASSERT_TRUE(has_journal()) << "no kill fell between a journal and its end";
   job_.resume = true;
-  const auto refused = [&](const EncodeJob& job, const Tokenizer& tokenizer, const std::string& word) {
+  const auto refused = [&](const EncodeJob& job, const tokenizer::Tokenizer& tokenizer, const std::string& word) {
     try {
       encode_corpus(job, tokenizer);
       ADD_FAILURE() << "accepted: " << word;
@@ -141,39 +141,39 @@ TEST_F(Resume, another_input_option_or_tokenizer_is_refused_and_named) {
   };
   EncodeJob job = job_;
   job.append_eod = false;
-  refused(job, ByteTokenizer(), "--append-eod was true, is false");
+  refused(job, tokenizer::ByteTokenizer(), "--append-eod was true, is false");
   job = job_;
   job.on_bad = OnBadRecord::replace;
-  refused(job, ByteTokenizer(), "--on-error was skip, is replace");
+  refused(job, tokenizer::ByteTokenizer(), "--on-error was skip, is replace");
   job = job_;
   job.type = TokenType::i32;
-  refused(job, ByteTokenizer(), "--token-type was uint16, is int32");
-  refused(job_, NullTokenizer(257), "tokenizer was");
+  refused(job, tokenizer::ByteTokenizer(), "--token-type was uint16, is int32");
+  refused(job_, tokenizer::NullTokenizer(257), "tokenizer was");
   job = job_;
   job.source.inputs.pop_back();
-  refused(job, ByteTokenizer(), "input 3 was");
+  refused(job, tokenizer::ByteTokenizer(), "input 3 was");
   const std::string was = read_file(job_.source.inputs[1]);
   dir_.file("b.jsonl", was + "{\"text\":\"more\"}\n");
-  refused(job_, ByteTokenizer(), "input 2 was");
+  refused(job_, tokenizer::ByteTokenizer(), "input 2 was");
   EXPECT_TRUE(fs::exists(dir_ / "out/a_text_document.journal"));  // refused, not thrown away
   job_.resume = false;
   job_.source.inputs.pop_back();
-  encode_corpus(job_, ByteTokenizer());  // begun anew
+  encode_corpus(job_, tokenizer::ByteTokenizer());  // begun anew
   EXPECT_EQ(files_left(), 7);
 }
 
 TEST_F(Resume, without_a_killed_run_begins_anew_and_what_fails_in_order_leaves_nothing) {
   job_.resume = true;
-  EXPECT_EQ(encode_corpus(job_, ByteTokenizer()).resumed_documents, 0);
+  EXPECT_EQ(encode_corpus(job_, tokenizer::ByteTokenizer()).resumed_documents, 0);
   expect_whole();
   fs::remove_all(dir_ / "out");
   fs::create_directory(dir_ / "out");
   job_.max_bad = 3;
-  EXPECT_THROW(encode_corpus(job_, ByteTokenizer()), Error);
+  EXPECT_THROW(encode_corpus(job_, tokenizer::ByteTokenizer()), Error);
   EXPECT_TRUE(fs::is_empty(dir_ / "out"));
   job_.source.inputs = {"/dev/null"};
   job_.source.format = InputFormat::jsonl;
-  EXPECT_THROW(encode_corpus(job_, ByteTokenizer()), Error);
+  EXPECT_THROW(encode_corpus(job_, tokenizer::ByteTokenizer()), Error);
 }
 
 TEST(EncodeJournal, a_last_line_cut_short_counts_as_not_there) {

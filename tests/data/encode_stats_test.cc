@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -20,7 +20,7 @@ TEST(EncodeStats, counts_lengths_places_and_tokens) {
   job.output_prefix = dir / "out";
   job.stats = true;
   job.workers = 3;
-  const Json stats = encode_corpus(job, ByteTokenizer()).stats;
+  const Json stats = encode_corpus(job, tokenizer::ByteTokenizer()).stats;
   EXPECT_EQ(stats.at("text_bytes"), 9);
   EXPECT_EQ(stats.at("bytes_per_token"), 1.0);
   EXPECT_TRUE(stats.at("unknown_tokens").is_null());

@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/byte_tokenizer.h"
-#include "data/tokenizer_json.h"
+#include "tokenizer/bpe_trainer.h"
+#include "tokenizer/byte_tokenizer.h"
+#include "tokenizer/tokenizer_json.h"
 #include "golden_samples.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -27,7 +27,7 @@ FimOptions numbered() {
 }
 
 TEST(Fim, makes_megatrons_samples) {
-  const NullTokenizer tokenizer(10000);
+  const tokenizer::NullTokenizer tokenizer(10000);
   int changed = 0, padded = 0;
   for (const auto& row : golden_rows("fim.tsv")) {
     FimOptions o = numbered();
@@ -53,12 +53,12 @@ TEST(Fim, makes_megatrons_samples) {
 class FimText : public testing::Test {
  protected:
   FimText() {
-    BpeTrainer trainer({300, 0, {"<|endoftext|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>", "<file>"}});
+    tokenizer::BpeTrainer trainer({300, 0, {"<|endoftext|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>", "<file>"}});
     trainer.add("the quick brown fox jumps over the lazy dog, the dog sleeps on; \u00fcber den Wolken \u4e2d\u6587");
-    write_tokenizer_json(dir_ / "t.json", trainer.train(), false);
-    TokenizerSpec spec;
+    tokenizer::write_tokenizer_json(dir_ / "t.json", trainer.train(), false);
+    tokenizer::TokenizerSpec spec;
     spec.model = dir_ / "t.json";
-    tokenizer_ = make_tokenizer(spec);
+    tokenizer_ = tokenizer::make_tokenizer(spec);
   }
   Id id(const char* token) const { return *tokenizer_->find(token); }
 
@@ -76,7 +76,7 @@ class FimText : public testing::Test {
   }
 
   ScratchDirectory dir_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
 
 const std::string kText = "the quick brown fox \u4e2d\u6587 jumps over \u00fcber the lazy dog";
@@ -145,7 +145,7 @@ TEST_F(FimText, characters_cut_off_by_the_sample_are_replaced) {
   FimOptions o;
   o.rate = 1;
   const FimTransform fim(o, *tokenizer_, 1);
-  std::vector<Id> sample = ByteTokenizer().encode("x");  // any id; then half a character
+  std::vector<Id> sample = tokenizer::ByteTokenizer().encode("x");  // any id; then half a character
   sample = tokenizer_->encode("ab\u4e2d");
   sample.erase(sample.begin() + 2);  // if bytes are tokens, the character begins in the middle
   EXPECT_NO_THROW(fim.apply(5, sample, std::ssize(sample)));
@@ -183,7 +183,7 @@ TEST_F(FimText, names_the_flag_of_a_token_that_is_not_there) {
   o.split_sample = "<file>";
   o.fragment_rate = 0.5;
   EXPECT_NO_THROW(FimTransform(o, *tokenizer_, 1));
-  EXPECT_THROW(FimTransform(FimOptions(), ByteTokenizer(), 1), Error);
+  EXPECT_THROW(FimTransform(FimOptions(), tokenizer::ByteTokenizer(), 1), Error);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "data/numpy_random.h"
 #include "data/sampler.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

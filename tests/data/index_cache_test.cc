@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "data/blend.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

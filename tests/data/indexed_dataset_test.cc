@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "data/merge_files.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "data/input_kind.h"
 #include "data/input_reader.h"
-#include "refusal.h"
-#include "test_data.h"
+#include "base/refusal.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "data/text_source.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

@@ -6,10 +6,10 @@
 #include <zlib.h>
 
 #include "base/error.h"
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
 #include "data/merge_files.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -116,7 +116,7 @@ TEST(Share, a_fault_is_at_its_line_of_the_file) {
   for (const std::int64_t count : {1, 2, 4, 16}) {
     job.source.share = {149 * count / 200, count};
     try {
-      encode_corpus(job, ByteTokenizer());
+      encode_corpus(job, tokenizer::ByteTokenizer());
       ADD_FAILURE();
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find("a.jsonl:150"), std::string::npos) << e.what();
@@ -132,12 +132,12 @@ TEST(Share, merged_outputs_are_the_bytes_of_one_run) {
   job.source.inputs = {dir.file("a.jsonl", lines), dir.file("b.jsonl", lines)};
   job.append_eod = true;
   job.output_prefix = dir / "whole";
-  const std::string whole = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  const std::string whole = encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0];
   std::vector<std::string> parts;
   for (std::int64_t i = 0; i < 5; ++i) {
     job.source.share = {i, 5};
     job.output_prefix = dir / ("part" + std::to_string(i));
-    parts.push_back(encode_corpus(job, ByteTokenizer()).prefixes[0]);
+    parts.push_back(encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0]);
   }
   merge_files(parts, dir / "merged", false);
   for (const std::string ending : {".bin", ".idx", ".json"}) EXPECT_EQ(read_file(dir / ("merged" + ending)), read_file(whole + ending));
@@ -151,7 +151,7 @@ TEST(Share, that_is_none_or_holds_nothing_is_refused) {
   const auto refused = [&](std::int64_t index, std::int64_t count, Code code, const std::string& word) {
     job.source.share = {index, count};
     try {
-      encode_corpus(job, ByteTokenizer());
+      encode_corpus(job, tokenizer::ByteTokenizer());
       ADD_FAILURE() << index << "/" << count;
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), code);

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "data/bert_dataset.h"
 #include "data/t5_dataset.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "golden_samples.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -112,10 +112,10 @@ class SentenceFile : public testing::Test {
     std::string vocab = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
     for (char c = 'a'; c <= 'z'; ++c) vocab += fmt::format("{}\n##{}\n", c, c);
     dir_.file("vocab.txt", vocab);
-    TokenizerSpec spec;
+    tokenizer::TokenizerSpec spec;
     spec.type = "BertWordPieceLowerCase";
     spec.vocab_file = dir_ / "vocab.txt";
-    tokenizer_ = make_tokenizer(spec);
+    tokenizer_ = tokenizer::make_tokenizer(spec);
     IndexedWriter writer(dir_ / "s", TokenType::u16, false);
     for (const char* document : {"ab cd|efg h|ij kl mn|op|q rst", "u vw|xyz a|bc", "only one"}) {
       std::istringstream in(document);
@@ -126,7 +126,7 @@ class SentenceFile : public testing::Test {
     file_.emplace(dir_ / "s");
   }
   ScratchDirectory dir_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
   std::optional<IndexedDataset> file_;
 };
 
@@ -207,9 +207,9 @@ TEST_F(SentenceFile, a_split_without_a_pair_of_sentences_is_refused) {
   EXPECT_THROW(BertDataset(*file_, {2, 3}, word_pieces_of(*tokenizer_, 0), o), Error);
   o.sentence_pairs = false;
   EXPECT_EQ(BertDataset(*file_, {2, 3}, word_pieces_of(*tokenizer_, 0), o).size(), 1);
-  TokenizerSpec bytes;
+  tokenizer::TokenizerSpec bytes;
   bytes.type = "ByteTokenizer";
-  EXPECT_THROW(word_pieces_of(*make_tokenizer(bytes), 0), Error);
+  EXPECT_THROW(word_pieces_of(*tokenizer::make_tokenizer(bytes), 0), Error);
 }
 
 }  // namespace

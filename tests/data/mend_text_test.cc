@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -72,10 +72,10 @@ TEST(OnErrorReplace, mends_what_can_be_mended_and_counts_it_apart) {
     job.force = true;
     job.workers = workers;
     job.source.chunk_bytes = 16;
-    const EncodeReport report = encode_corpus(job, ByteTokenizer());
+    const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
     EncodeJob plain = replacing(right, dir / "right");
     plain.force = true;
-    const EncodeReport wanted = encode_corpus(plain, ByteTokenizer());
+    const EncodeReport wanted = encode_corpus(plain, tokenizer::ByteTokenizer());
     EXPECT_EQ(read_file(report.prefixes[0] + ".bin"), read_file(wanted.prefixes[0] + ".bin"));
     EXPECT_EQ(read_file(report.prefixes[0] + ".idx"), read_file(wanted.prefixes[0] + ".idx"));
     EXPECT_EQ(report.documents, 5);
@@ -94,7 +94,7 @@ TEST(OnErrorReplace, what_cannot_be_mended_ends_the_run_or_is_left_out_up_to_the
   EncodeJob job = replacing(input, dir / "out");
   job.rejects = dir / "rejects";
   try {
-    encode_corpus(job, ByteTokenizer());
+    encode_corpus(job, tokenizer::ByteTokenizer());
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::data);
@@ -103,9 +103,9 @@ TEST(OnErrorReplace, what_cannot_be_mended_ends_the_run_or_is_left_out_up_to_the
   }
   EXPECT_EQ(dir.names(), std::vector<std::string>{"in.jsonl"});
   job.max_bad = 2;
-  EXPECT_THROW(encode_corpus(job, ByteTokenizer()), Error);
+  EXPECT_THROW(encode_corpus(job, tokenizer::ByteTokenizer()), Error);
   job.max_bad = 3;
-  const EncodeReport report = encode_corpus(job, ByteTokenizer());
+  const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
   EXPECT_EQ(report.documents, 1);
   EXPECT_EQ(report.skipped_records, 3);
   EXPECT_EQ(report.replaced_records, 1);
@@ -114,7 +114,7 @@ TEST(OnErrorReplace, what_cannot_be_mended_ends_the_run_or_is_left_out_up_to_the
 
 TEST(OnErrorReplace, text_is_mended_too) {
   const ScratchDirectory dir;
-  const EncodeReport report = encode_corpus(replacing(dir.file("a.txt", "x\xFFy"), dir / "out"), ByteTokenizer());
+  const EncodeReport report = encode_corpus(replacing(dir.file("a.txt", "x\xFFy"), dir / "out"), tokenizer::ByteTokenizer());
   EXPECT_EQ(report.tokens, 5);
   EXPECT_EQ(report.replaced_characters, 1);
 }

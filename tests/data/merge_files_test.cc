@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
-#include "refusal.h"
-#include "test_data.h"
+#include "base/refusal.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -31,12 +31,12 @@ TEST(MergeFiles, a_directory_is_its_token_files_by_name_as_one_run_over_their_te
   for (const auto& [name, lines] : parts) {
     job.source.inputs = {dir.file(name + ".jsonl", lines)};
     job.output_prefix = dir / ("parts/" + name);
-    encode_corpus(job, ByteTokenizer());
+    encode_corpus(job, tokenizer::ByteTokenizer());
     joined += lines;
   }
   job.source.inputs = {dir.file("joined.jsonl", joined)};
   job.output_prefix = dir / "joined";
-  const std::string whole = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  const std::string whole = encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0];
   EXPECT_EQ(merge_files({dir / "parts"}, dir / "merged", false).files, 4);
   for (const std::string ending : {".bin", ".idx", ".json"}) EXPECT_EQ(read_file(dir / ("merged" + ending)), read_file(whole + ending));
   EXPECT_TRUE(IndexedDataset(dir / "merged").verify());
@@ -47,13 +47,13 @@ TEST(MergeFiles, files_made_with_other_settings_are_not_joined) {
   EncodeJob job;
   job.source.inputs = {dir.file("a.jsonl", "{\"text\":\"One two. Three.\"}\n")};
   job.output_prefix = dir / "plain";
-  const std::string plain = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  const std::string plain = encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0];
   job.output_prefix = dir / "special";
   job.parse_special = true;
-  const std::string special = encode_corpus(job, ByteTokenizer(true)).prefixes[0];
+  const std::string special = encode_corpus(job, tokenizer::ByteTokenizer(true)).prefixes[0];
   job.parse_special = false;
   job.split_sentences = true;
-  const std::string sentences = encode_corpus(job, ByteTokenizer()).prefixes[0];
+  const std::string sentences = encode_corpus(job, tokenizer::ByteTokenizer()).prefixes[0];
   EXPECT_EQ(IndexedDataset(sentences).num_sequences(), 2);
   EXPECT_TRUE(IndexedDataset(sentences).origin()->sentences);
   EXPECT_NE(refusal([&] { merge_files({plain, special}, dir / "out", false); }, Code::data).find("--parse-special"), std::string::npos);

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "data/blend.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {

@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
 #include "data/merge_files.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -93,11 +93,11 @@ TEST(EncodeCorpus, leaves_its_inputs_alone_even_with_force) {
   for (std::size_t i = 0; i < mistakes.size(); ++i) {
     EncodeJob job = good;
     mistakes[i](job);
-    EXPECT_EQ(refusal([&job] { encode_corpus(job, ByteTokenizer()); }), Code::usage) << i;
+    EXPECT_EQ(refusal([&job] { encode_corpus(job, tokenizer::ByteTokenizer()); }), Code::usage) << i;
     EXPECT_EQ(dir.names(), (std::vector<std::string>{"i_text_document.json", "vocab.json"})) << i;
     EXPECT_EQ(read_file(input), line) << i;
   }
-  EXPECT_EQ(encode_corpus(good, ByteTokenizer()).documents, 1);
+  EXPECT_EQ(encode_corpus(good, tokenizer::ByteTokenizer()).documents, 1);
 }
 
 TEST(Merge, refuses_to_write_over_an_input) {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
+#include "tokenizer/bpe_trainer.h"
 #include "data/chat_record.h"
-#include "data/tokenizer_json.h"
-#include "data/unicode.h"
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/unicode.h"
 #include "golden_samples.h"
-#include "test_data.h"
+#include "base/test_data.h"
 
 namespace mt::data {
 namespace {
@@ -19,13 +19,13 @@ namespace {
 class Sft : public testing::Test {
  protected:
   Sft() {
-    BpeTrainer trainer({256 + static_cast<std::int32_t>(kSpecials.size()), 0, kSpecials});
+    tokenizer::BpeTrainer trainer({256 + static_cast<std::int32_t>(kSpecials.size()), 0, kSpecials});
     trainer.add("x");
-    write_tokenizer_json(dir_ / "t.json", trainer.train(), false);
-    TokenizerSpec spec;
+    tokenizer::write_tokenizer_json(dir_ / "t.json", trainer.train(), false);
+    tokenizer::TokenizerSpec spec;
     spec.type = "SFTTokenizer";
     spec.model = dir_ / "t.json";
-    tokenizer_ = make_tokenizer(spec);
+    tokenizer_ = tokenizer::make_tokenizer(spec);
   }
   std::string spelled(std::span<const Id> ids) const { return tokenizer_->decode(ids); }
 
@@ -38,7 +38,7 @@ class Sft : public testing::Test {
   }
   TrainingSample sample(const std::string& format, const std::string& line, std::int64_t length) const {
     TrainingSample s;
-    EncodeScratch scratch;
+    tokenizer::EncodeScratch scratch;
     pack_conversations(read_conversations(line, "x:1"), PromptFormat(format, *tokenizer_), length, scratch, s);
     return s;
   }
@@ -46,7 +46,7 @@ class Sft : public testing::Test {
   const std::vector<std::string> kSpecials = {"<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<SPECIAL_233>", "<unk>",
                                               "</s>", "<s>", "[INST]", "<|im_start|>", "<|im_end|>", "<|endoftext|>"};
   ScratchDirectory dir_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
 
 // The golden file writes a byte as the character of its number.
@@ -54,7 +54,7 @@ std::string bytes_of(const Json& text) {
   const auto characters = text.get<std::string>();
   std::string bytes;
   for (std::size_t i = 0; i < characters.size();) {
-    const Decoded d = decode_utf8(characters.data() + i);
+    const tokenizer::Decoded d = tokenizer::decode_utf8(characters.data() + i);
     bytes += static_cast<char>(d.code_point);
     i += d.size;
   }

@@ -4,13 +4,13 @@
 #include <fstream>
 #include <string>
 
-#include "data/test_data.h"
+#include "base/test_data.h"
 #include "fuzz/targets.h"
 
 namespace mt::fuzz {
 
 // Write `bytes` as a file of the directory and give its path. No fsync: thousands a second are written.
-inline std::string put(const data::ScratchDirectory& dir, const std::string& name, Bytes bytes) {
+inline std::string put(const ScratchDirectory& dir, const std::string& name, Bytes bytes) {
   const std::string path = dir / name;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

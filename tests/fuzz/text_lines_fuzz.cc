@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/text_source.h"
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 #include "fuzz/fuzz_scratch.h"
 
 namespace mt::fuzz {
@@ -37,7 +37,7 @@ std::optional<Told> read_all(const data::TextSourceOptions& options) {
         std::string all;
         for (const auto& list : reader.values()) {
           for (const std::string_view value : list) {
-            MT_CHECK(data::find_invalid_utf8(value) == std::string_view::npos, "a value that is no valid UTF-8");
+            MT_CHECK(tokenizer::find_invalid_utf8(value) == std::string_view::npos, "a value that is no valid UTF-8");
             all += std::string(value) + "|";
           }
         }
@@ -55,7 +55,7 @@ std::optional<Told> read_all(const data::TextSourceOptions& options) {
 }  // namespace
 
 void text_lines(Bytes input) {
-  static const data::ScratchDirectory dir;
+  static const ScratchDirectory dir;
   if (input.empty()) return;
   data::TextSourceOptions options;
   options.format = input[0] & 1 ? data::InputFormat::text : data::InputFormat::jsonl;

@@ -9,7 +9,7 @@
 namespace mt::fuzz {
 
 void token_index(Bytes input) {
-  static const data::ScratchDirectory dir;
+  static const ScratchDirectory dir;
   if (input.size() < 2) return;
   std::vector<std::uint8_t> bin((input[0] | input[1] << 8) % 4096);
   for (std::size_t i = 0; i < bin.size(); ++i) bin[i] = static_cast<std::uint8_t>(i * 37);

@@ -4,17 +4,17 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/tokenizer.h"
-#include "data/unicode.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode.h"
 #include "fuzz/fuzz_scratch.h"
 
 namespace mt::fuzz {
 
 namespace {
 
-using data::EncodeScratch;
-using data::Id;
-using data::Tokenizer;
+using tokenizer::EncodeScratch;
+using tokenizer::Id;
+using tokenizer::Tokenizer;
 
 void encode_twice(const Tokenizer& tokenizer, std::string_view text, EncodeScratch& scratch) {
   std::vector<Id> ids, again;
@@ -40,9 +40,9 @@ std::string own_text(const Tokenizer& tokenizer) {
   return text;
 }
 
-void try_tokenizer(const data::TokenizerSpec& spec, std::string_view text) {
+void try_tokenizer(const tokenizer::TokenizerSpec& spec, std::string_view text) {
   try {
-    const auto tokenizer = data::make_tokenizer(spec);
+    const auto tokenizer = tokenizer::make_tokenizer(spec);
     tokenizer->fingerprint();
     EncodeScratch scratch;
     const std::string own = own_text(*tokenizer);
@@ -64,14 +64,14 @@ void try_tokenizer(const data::TokenizerSpec& spec, std::string_view text) {
 
 std::string_view valid_text(Bytes bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return text.substr(0, data::find_invalid_utf8(text));
+  return text.substr(0, tokenizer::find_invalid_utf8(text));
 }
 
 void tokenizer_json(Bytes input) {
-  static const data::ScratchDirectory dir;
+  static const ScratchDirectory dir;
   const auto nul = std::find(input.begin(), input.end(), 0);
   const auto size = static_cast<std::size_t>(nul - input.begin());
-  data::TokenizerSpec spec;
+  tokenizer::TokenizerSpec spec;
   spec.model = put(dir, "tokenizer.json", input.first(size));
   const std::string_view text = nul == input.end() ? std::string_view() : valid_text(input.subspan(size + 1));
   spec.parse_special = text.size() % 2 == 1;
@@ -79,8 +79,8 @@ void tokenizer_json(Bytes input) {
 }
 
 void sentencepiece_model(Bytes input) {
-  static const data::ScratchDirectory dir;
-  data::TokenizerSpec spec;
+  static const ScratchDirectory dir;
+  tokenizer::TokenizerSpec spec;
   spec.type = "SentencePieceTokenizer";
   spec.model = put(dir, "tokenizer.model", input);
   spec.parse_special = input.size() % 2 == 1;

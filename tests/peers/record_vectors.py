@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Record what the packages tokenizers, sentencepiece and tiktoken make of small inputs, a JSON object a line, for
-tests/data/peer_vectors_test.cc, sentencepiece_test.cc and tiktoken_test.cc.
+tests/tokenizer/peer_vectors_test.cc, sentencepiece_test.cc and tiktoken_test.cc.
 
-usage: record_vectors.py > tests/data/peer_vectors.jsonl
+usage: record_vectors.py > tests/tokenizer/peer_vectors.jsonl
 
 Kinds of lines: a normalizer, a pre-tokenizer or a decoder with inputs and outputs, or a whole small tokenizer or model
 with texts, ids and the text of those. The first lines name the versions.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Text made by a seed, the same as tests/data/seeded_text.h makes, and what the package tokenizers makes of it.
+"""Text made by a seed, the same as tests/tokenizer/seeded_text.h makes, and what the package tokenizers makes of it.
 
-usage: seeded_text.py DATA > tests/data/seeded_hashes.tsv
+usage: seeded_text.py DATA > tests/tokenizer/seeded_hashes.tsv
 
 DATA holds tokenizers/<name>/tokenizer.json. A row a tokenizer: name, package and version, documents, bytes, hash of the
-text, tokens, hash of the ids (tests/data/seeded_text_test.cc says how).
+text, tokens, hash of the ids (tests/tokenizer/seeded_text_test.cc says how).
 """
 import sys
 from importlib import metadata

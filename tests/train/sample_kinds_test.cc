@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/bpe_trainer.h"
+#include "tokenizer/bpe_trainer.h"
 #include "data/indexed_dataset.h"
-#include "data/tokenizer_json.h"
+#include "tokenizer/tokenizer_json.h"
 #include "train/tiny_run.h"
 
 namespace mt {
@@ -20,12 +20,12 @@ constexpr int kVocab = 270;
 class SampleKinds : public testing::Test {
  protected:
   SampleKinds() {
-    data::BpeTrainer trainer({kVocab, 0, {"<|endoftext|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>"}});
+    tokenizer::BpeTrainer trainer({kVocab, 0, {"<|endoftext|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>"}});
     trainer.add("a bad day, a bad bed; add a bead, a dad and a cab");
-    data::write_tokenizer_json(dir_ / "t.json", trainer.train(), false);
-    data::TokenizerSpec spec;
+    tokenizer::write_tokenizer_json(dir_ / "t.json", trainer.train(), false);
+    tokenizer::TokenizerSpec spec;
     spec.model = dir_ / "t.json";
-    const auto tokenizer = data::make_tokenizer(spec);
+    const auto tokenizer = tokenizer::make_tokenizer(spec);
     data::IndexedWriter writer(dir_ / "tokens", data::TokenType::u16, false);
     for (int d = 0; d < 60; ++d) {
       std::string text;

@@ -1,0 +1,69 @@
+#pragma once
+// The unigram model: the most likely way to cut a piece into tokens that have a score each.
+//
+// Viterbi over the characters, tokens found by walking a trie; an unknown character costs the lowest score less 10.
+// Two programs make such models and round differently, and near-ties decide ids, so both are followed: Hugging Face's
+// library adds in double precision, SentencePiece keeps the best score of each place in single precision and
+// starts them anew at 100,000. Ids are those of SentencePiece 0.2.3; older versions differ here, and in how much they
+// prefer user-defined pieces.
+// Code: tokenizer/unigram.cc. Tests: tests/tokenizer/piece_models_test.cc (every cut tried), peer_vectors_test.cc.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/prefix_trie.h"
+
+namespace mt::tokenizer {
+
+enum class UnigramRounding { huggingface, sentencepiece };
+
+struct UnigramParts {
+  struct Piece {
+    std::string text;   // empty: an id that no text gives
+    double score = 0;
+    bool user_defined = false;  // always preferred (SentencePiece): its score is a tenth of its bytes less one
+  };
+  std::vector<Piece> pieces;   // by id
+  std::int32_t unknown = -1;   // id for characters without a token; -1: they are an error
+  std::int32_t byte_ids[256];  // for byte_fallback; -1: not there
+  bool byte_fallback = false;  // an unknown stretch becomes the tokens of its bytes if all are there
+  UnigramRounding rounding = UnigramRounding::huggingface;
+  double min_score = 0;  // over ordinary pieces
+};
+
+// Scratch of a thread.
+struct UnigramScratch {
+  struct Node {
+    double score = 0;
+    std::int32_t begin = -1, id = -1;
+  };
+  std::vector<Node> nodes;
+};
+
+class Unigram {
+ public:
+  //   fails  Error{corrupt}: an unknown id outside the vocabulary, a score that is no number
+  explicit Unigram(UnigramParts parts);
+
+  // Append the ids of a piece. Unknown characters in a row are one unknown.
+  //   needs  valid UTF-8 below 1 GiB
+  //   fails  Error{data}: a character without a token and no unknown id
+  //   cost   steps of the trie, a few a byte; 16 bytes of scratch a byte
+  void encode(std::string_view piece, UnigramScratch& scratch, std::vector<std::int32_t>& ids) const;
+
+  std::string description() const;
+  const UnigramParts& parts() const { return parts_; }
+  std::int32_t unknown() const { return parts_.unknown; }  // -1: none
+
+ private:
+  template <bool single>
+  void find_best(std::string_view piece, std::vector<UnigramScratch::Node>& nodes) const;
+  void add_unknown(std::string_view text, std::vector<std::int32_t>& ids) const;
+  UnigramParts parts_;
+  PrefixTrie trie_;
+  std::vector<double> scores_;  // by id; user-defined ones are NaN
+};
+
+}  // namespace mt::tokenizer
