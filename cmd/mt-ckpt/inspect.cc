@@ -123,6 +123,7 @@ int info(const Arguments& a, bool json) {
                      {"weight_elements", elements},
                      {"tensor_bytes", m.tensor_bytes()},
                      {"file_bytes", file_bytes},
+                     {"codec", m.files.empty() || m.files[0].codec.empty() ? "none" : m.files[0].codec},
                      {"specs", m.meta.specs},
                      {"training", m.meta.training}};
   if (json) cli::object(head);

@@ -11,6 +11,7 @@
 #include "ckpt/iterations.h"
 #include "ckpt/one_save.h"
 #include "ckpt/reshard.h"
+#include "ckpt/plane_codec.h"
 #include "mt-reshard/boxes_of_layout.h"
 #include "mt-reshard/target_layout.h"
 #include "registry/event_log.h"
@@ -20,7 +21,7 @@ namespace mt {
 namespace {
 
 struct Arguments {
-  std::string load, save, registry = "mt-runs.db";
+  std::string load, save, registry = "mt-runs.db", codec, dtype;
   std::optional<std::int64_t> step;
   TargetLayout target;
   int num_shards = 0;
@@ -53,6 +54,12 @@ void keep_weights(Plan& plan) {
     rank.erase(std::remove_if(rank.begin(), rank.end(), [](const TensorBox& b) { return b.kind != "weight"; }), rank.end());
 }
 
+void convert_floats(Plan& plan, DType to) {
+  for (auto& rank : plan.owned)
+    for (auto& b : rank)
+      if (convertible(b.dtype, to)) b.dtype = to;
+}
+
 void print_plan(const Plan& plan, bool json) {
   if (!json) cli::row({"rank", "boxes", "bytes"});
   for (std::size_t rank = 0; rank < plan.owned.size(); ++rank) {
@@ -65,8 +72,11 @@ void print_plan(const Plan& plan, bool json) {
 
 int run(const Arguments& a, bool json) {
   if (a.load.empty()) throw Error(Code::usage, "no checkpoint to read", "--load");
-  if (a.num_shards == 0 && !a.target.given() && !a.weights_only)
-    throw Error(Code::usage, "no new layout", "", "give a --target-… size, --num-shards or --weights-only");
+  if (a.num_shards == 0 && !a.target.given() && !a.weights_only && a.codec.empty())
+    throw Error(Code::usage, "no new layout", "", "give a --target-… size, --num-shards, --weights-only or --ckpt-codec");
+  if (!a.dtype.empty() && !a.weights_only)
+    throw Error(Code::usage, "another dtype is for weights alone; what the optimizer keeps must stay as it is", "--save-dtype",
+                "add --weights-only");
   if (a.num_shards > 0 && a.target.given())
     throw Error(Code::usage, "--num-shards stands alone", "--num-shards");
   const auto from = resolve(a.load, a.step);
@@ -74,6 +84,7 @@ int run(const Arguments& a, bool json) {
   const Reader reader(from.dir);
   auto plan = make_plan(a, reader);
   if (a.weights_only) keep_weights(plan);
+  if (!a.dtype.empty()) convert_floats(plan, *parse_dtype(a.dtype));
   if (a.dry_run) return print_plan(plan, json), 0;
   if (a.save.empty()) throw Error(Code::usage, "no directory to write to", "--save");
 
@@ -88,7 +99,9 @@ int run(const Arguments& a, bool json) {
     for (const auto& b : rank) total += b.bytes();
   Progress progress("resharding", total, "bytes");
   const auto start = Clock::now();
-  const auto dir = reshard(reader, a.save, {plan.owned, plan.specs, a.weights_only}, [&](std::uint64_t done, std::uint64_t) { progress.update(done); });
+  const Resharding resharding{plan.owned, plan.specs, a.weights_only, !a.dtype.empty(),
+                              codec_of(a.codec.empty() ? "none" : a.codec)};
+  const auto dir = reshard(reader, a.save, resharding, [&](std::uint64_t done, std::uint64_t) { progress.update(done); });
   progress.finish();
   const auto seconds = seconds_since(start);
   index.record({run_event("mt-reshard", cli::version(), a.resolved),
@@ -113,6 +126,8 @@ std::function<int()> build(OptionTable& table, const cli::Shared& shared) {
   add_target_layout(table, a->target);
   table.add("num-shards", a->num_shards, "N", "instead: N files of about equal size by rows, whatever the model").between(0, kMostRanks);
   table.add("weights-only", a->weights_only, "", "leave out master weights and what the optimizer keeps");
+  table.add("save-dtype", a->dtype, "NAME", "with --weights-only: store floats so, rounded to nearest even once").choices = {"f32", "bf16", "f16"};
+  table.add("ckpt-codec", a->codec, "NAME", "pack what is written, without loss, or no longer").choices = {"none", kPlaneCodecName};
   table.add("dry-run", a->dry_run, "", "print boxes and bytes of each rank and write nothing");
   table.group("Record");
   table.add("registry", a->registry, "FILE", "registry to note this in; 'none' for none");

@@ -169,6 +169,14 @@ class Pipeline {
   bool closed_ = false;
 };
 
+// How much of a block is written: whole sectors to a direct file. The surplus is zero, and cut off at the end.
+std::uint64_t padded_size(const Descriptor& file, std::byte* block, std::uint64_t size) {
+  if (!file.direct() || size % kSector == 0) return size;
+  const auto padded = (size + kSector - 1) / kSector * kSector;
+  std::memset(block + size, 0, padded - size);
+  return padded;
+}
+
 }  // namespace
 
 void write_blocks(const std::filesystem::path& path, std::uint64_t total_bytes, WriteMode mode,
@@ -181,16 +189,52 @@ void write_blocks(const std::filesystem::path& path, std::uint64_t total_bytes, 
       const auto size = std::min(kBlockBytes, total_bytes - at);
       auto* block = pipeline.take();
       fill(at, block, size);
-      auto padded = size;
-      if (file.direct() && size % kSector != 0) {  // the surplus is cut off at the end
-        padded = (size + kSector - 1) / kSector * kSector;
-        std::memset(block + size, 0, padded - size);
-      }
-      pipeline.put({at, padded, block});
+      pipeline.put({at, padded_size(file, block, size), block});
     }
     pipeline.drain();
   }
   file.finish(total_bytes);
+}
+
+struct BlockStream::State {
+  Descriptor file;
+  Pipeline pipeline;
+  std::byte* block = nullptr;
+  std::uint64_t at = 0, filled = 0;  // of the block in the file; bytes in it
+
+  State(const std::filesystem::path& path, WriteMode mode) : file(path, mode), pipeline(file) {}
+};
+
+BlockStream::BlockStream(const std::filesystem::path& path, WriteMode mode)
+    : state_(std::make_unique<State>(path, mode)) {}
+BlockStream::~BlockStream() = default;
+
+void BlockStream::put_block() {
+  State& s = *state_;
+  s.pipeline.put({s.at, padded_size(s.file, s.block, s.filled), s.block});
+  s.at += s.filled;
+  s.filled = 0;
+  s.block = nullptr;
+}
+
+void BlockStream::append(std::span<const std::byte> bytes) {
+  State& s = *state_;
+  while (!bytes.empty()) {
+    if (!s.block) s.block = s.pipeline.take();
+    const auto n = std::min<std::uint64_t>(bytes.size(), kBlockBytes - s.filled);
+    std::memcpy(s.block + s.filled, bytes.data(), n);
+    s.filled += n;
+    bytes = bytes.subspan(n);
+    if (s.filled == kBlockBytes) put_block();
+  }
+}
+
+std::uint64_t BlockStream::finish() {
+  State& s = *state_;
+  if (s.filled > 0) put_block();
+  s.pipeline.drain();
+  s.file.finish(s.at);
+  return s.at;
 }
 
 }  // namespace mt

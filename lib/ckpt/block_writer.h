@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <span>
 
 namespace mt {
 
@@ -23,5 +25,26 @@ inline constexpr std::uint64_t kBlockBytes = 4u << 20;
 //   cost   memory: four blocks; two writer threads that live as long as the call
 void write_blocks(const std::filesystem::path& path, std::uint64_t total_bytes, WriteMode mode,
                   const std::function<void(std::uint64_t offset, std::byte* out, std::uint64_t size)>& fill);
+
+// The same for a file whose size is not known before its end.
+class BlockStream {
+ public:
+  //   fails  Error{io}
+  BlockStream(const std::filesystem::path& path, WriteMode mode);
+  ~BlockStream();
+  BlockStream(const BlockStream&) = delete;
+  BlockStream& operator=(const BlockStream&) = delete;
+
+  // The next bytes. They are copied.   fails  Error{io}, perhaps for bytes of an earlier call
+  void append(std::span<const std::byte> bytes);
+
+  // Write what is left and fsync.   gives  the size of the file   fails  Error{io}
+  std::uint64_t finish();
+
+ private:
+  struct State;
+  void put_block();
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace mt

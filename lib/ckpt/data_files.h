@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include "ckpt/manifest.h"
+#include "ckpt/packed_file.h"
 
 namespace mt {
 
-// Bytes [begin, end) of data file `file` of the manifest.
+// Bytes [begin, end) of data file `file` of the manifest; of the plain file where it is stored packed.
 struct FileRange {
   std::uint32_t file = 0;
   std::uint64_t begin = 0, end = 0;
@@ -33,13 +35,15 @@ class DataFiles {
 
   // Read a range to `out`; `on_piece` is called for every part as soon as it is there, in ascending order, parts of at
   // most 256 KiB.
-  //   fails  Error{io}; Error{corrupt} when the file ends before the range does
-  //   cost   one copy, out of the page cache
+  //   fails  Error{io}; Error{corrupt} when the file ends before the range does, or a packed one does not unpack
+  //   cost   one copy, out of the page cache; for a packed file the frames it touches, the last of which is kept
   void read(const FileRange& range, std::byte* out,
             const std::function<void(const std::byte* piece, std::size_t size)>& on_piece);
 
  private:
   void open(std::uint32_t file);
+  void read_packed(const FileRange& range, std::byte* out,
+                   const std::function<void(const std::byte* piece, std::size_t size)>& on_piece);
   void close();
   std::string path(std::uint32_t file) const { return (dir_ / manifest_.files[file].name).string(); }
 
@@ -47,6 +51,7 @@ class DataFiles {
   const Manifest& manifest_;
   int fd_ = -1;
   std::uint32_t file_ = 0;
+  std::unique_ptr<PackedFile> packed_;  // of a file with a codec
 };
 
 }  // namespace mt

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "ckpt/plane_codec.h"
 #include "ckpt/unknown_format.h"
 
 namespace mt {
@@ -100,9 +101,9 @@ Shard parse_shard(const Element& j, const TensorEntry& t, const Manifest& m, con
   if (!inside(s.box, t.shape))
     r.broken(fmt::format("{}: box {} is not inside shape {}", of, box_text(s.box), dims_text(t.shape)));
   const auto bytes = static_cast<std::uint64_t>(bytes_of(t.dtype, s.box.size()));
-  if (s.end < s.begin || s.end - s.begin != bytes || s.end > m.files[s.file].bytes)
+  if (s.end < s.begin || s.end - s.begin != bytes || s.end > m.files[s.file].content_bytes())
     r.broken(fmt::format("{}: box {} needs {} bytes, found bytes {}:{} of {} with {}", of, box_text(s.box), bytes,
-                         s.begin, s.end, file_name, m.files[s.file].bytes));
+                         s.begin, s.end, file_name, m.files[s.file].content_bytes()));
   const auto chunks = (bytes + m.chunk_bytes - 1) / m.chunk_bytes;
   if (s.chunk_xxh3.size() != chunks)
     r.broken(fmt::format("{}: {} chunks, but {} hashes", of, chunks, s.chunk_xxh3.size()));
@@ -132,8 +133,15 @@ TensorEntry parse_tensor(const Element& j, const Manifest& m, const FileIndex& f
 FileIndex parse_files(const Element& root, Manifest& m, const Reading& r) {
   FileIndex files;
   for (const auto f : r.array_at(root, "files", "manifest")) {
-    DataFile file{std::string(r.text_at(f, "name", "files")), 0};
+    DataFile file;
+    file.name = r.text_at(f, "name", "files");
     file.bytes = static_cast<std::uint64_t>(r.number_at(f, "bytes", file.name));
+    if (Element codec; f.at_key("codec").get(codec) == simdjson::SUCCESS) {
+      file.codec = r.text_at(f, "codec", file.name);
+      file.plain_bytes = static_cast<std::uint64_t>(r.number_at(f, "plain_bytes", file.name));
+      if (file.codec != kPlaneCodecName)
+        r.broken(fmt::format("file '{}' is packed by '{}', which this program does not know", file.name, file.codec));
+    }
     if (file.name.empty() || file.name[0] == '.' || file.name.find('/') != std::string::npos)
       r.broken(fmt::format("file name '{}' would leave the directory", file.name));
     if (!files.emplace(file.name, static_cast<std::uint32_t>(m.files.size())).second)
@@ -267,9 +275,12 @@ std::string manifest_text(const Manifest& m) {
   std::string s = head.dump(1);
   s.resize(s.size() - 2);  // "\n}"
   s += ",\n \"files\": [";
-  for (std::size_t i = 0; i < m.files.size(); ++i)
-    s += fmt::format("{}\n  {{\"name\":{},\"bytes\":{}}}", i ? "," : "", Json(m.files[i].name).dump(),
-                     m.files[i].bytes);
+  for (std::size_t i = 0; i < m.files.size(); ++i) {
+    const auto& f = m.files[i];
+    s += fmt::format("{}\n  {{\"name\":{},\"bytes\":{}", i ? "," : "", Json(f.name).dump(), f.bytes);
+    if (!f.codec.empty()) s += fmt::format(",\"codec\":\"{}\",\"plain_bytes\":{}", f.codec, f.plain_bytes);
+    s += "}";
+  }
   s += "],\n \"tensors\": [";
   for (std::size_t i = 0; i < m.tensors.size(); ++i) {
     const auto& t = m.tensors[i];

@@ -47,7 +47,7 @@ std::string tensor_text(std::string_view name, std::string_view kind);
 
 // One stored box.
 //   file        index into Manifest::files
-//   begin, end  bytes from the start of the file
+//   begin, end  bytes from the start of the file, of the plain one where it is packed
 struct Shard {
   Box box;
   std::uint32_t file = 0;
@@ -66,9 +66,16 @@ struct TensorEntry {
   std::uint64_t bytes() const { return static_cast<std::uint64_t>(bytes_of(dtype, num_elements(shape))); }
 };
 
+//   bytes        on the disk
+//   codec        "" for a safetensors file; else it is stored packed (ckpt/packed_file.h)
+//   plain_bytes  of the safetensors file that is packed, where shards' begin and end point
 struct DataFile {
   std::string name;  // inside the checkpoint directory, no path
   std::uint64_t bytes = 0;
+  std::string codec;
+  std::uint64_t plain_bytes = 0;
+
+  std::uint64_t content_bytes() const { return codec.empty() ? bytes : plain_bytes; }
 };
 
 // What the writer of a checkpoint says about the run; `specs` and `training` are its own and come back unchanged.

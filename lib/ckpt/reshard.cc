@@ -14,6 +14,7 @@ void check_cover(const Reader& source, const Resharding& to) {
     for (const auto& t : rank) {
       TensorRequest q;
       q.what = t;
+      q.convert = to.convert;
       all.push_back(std::move(q));
       boxes[source.manifest().find(t.name, t.kind)].push_back(t.box);
     }
@@ -41,6 +42,8 @@ std::filesystem::path reshard(const Reader& source, const std::filesystem::path&
   if (std::filesystem::equivalent(source.dir(), root / iteration_name(meta.iteration), ec))
     throw Error(Code::config, "source and destination are the same checkpoint", source.dir().string(),
                 "write to another directory");
+  WriteOptions options;
+  options.codec = to.codec;
   std::uint64_t done = 0, total = 0;
   for (const auto& rank : owned)
     for (const auto& b : rank) total += b.bytes();
@@ -56,6 +59,7 @@ std::filesystem::path reshard(const Reader& source, const std::filesystem::path&
                                                           static_cast<std::int64_t>(end / elem))) {
                           TensorRequest q;
                           q.what = t;
+                          q.convert = to.convert;
                           for (std::size_t i = 0; i < range.offset.size(); ++i) range.offset[i] += t.box.offset[i];
                           q.what.box = std::move(range);
                           q.out = out;
@@ -65,7 +69,8 @@ std::filesystem::path reshard(const Reader& source, const std::filesystem::path&
                         source.read(parts);
                         done += end - begin;
                         if (progress) progress(done, total);
-                      });
+                      },
+                      options);
     }
   });
 }

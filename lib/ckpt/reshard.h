@@ -18,6 +18,8 @@ struct Resharding {
   std::vector<std::vector<TensorBox>> owned;  // by new rank
   Json specs;                                 // in place of the stored ones
   bool weights_only = false;                  // tensors of other kinds are left out
+  bool convert = false;                       // boxes may have another float dtype than is stored
+  Codec codec = Codec::none;
 };
 
 // Write `source` under `root` as the same iteration, with one data file for each element of `owned` that has boxes.

@@ -181,13 +181,23 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
   if (ec) throw Error(Code::io, "cannot read: " + ec.message(), path.string());
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(Code::io, "cannot open for reading: " + errno_text(errno), path.string());
+  const auto read = [&](std::uint64_t begin, std::uint64_t end, std::byte* out) {
+    in.seekg(static_cast<std::streamoff>(begin));
+    in.read(reinterpret_cast<char*>(out), static_cast<std::streamsize>(end - begin));
+    if (!in) throw Error(Code::io, "cannot read the header", path.string());
+  };
+  return read_safetensors_header(read, file_bytes, path.string());
+}
+
+SafetensorsHeader read_safetensors_header(
+    const std::function<void(std::uint64_t, std::uint64_t, std::byte*)>& read, std::uint64_t file_bytes,
+    const std::string& where) {
   std::vector<std::byte> head(std::min<std::uint64_t>(8, file_bytes));
-  in.read(reinterpret_cast<char*>(head.data()), static_cast<std::streamsize>(head.size()));
-  const auto n = header_length(head, file_bytes, path.string());
+  read(0, head.size(), head.data());
+  const auto n = header_length(head, file_bytes, where);
   head.resize(8 + n);
-  in.read(reinterpret_cast<char*>(head.data()) + 8, static_cast<std::streamsize>(n));
-  if (!in) throw Error(Code::io, "cannot read the header", path.string());
-  return parse_safetensors_header(head, file_bytes, path.string());
+  read(8, head.size(), head.data() + 8);
+  return parse_safetensors_header(head, file_bytes, where);
 }
 
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& tensors,

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -46,6 +47,12 @@ struct SafetensorsHeader {
 //   fails  Error{io} missing or unreadable; Error{corrupt} naming the file, the tensor and what is wrong
 //   cost   reads the header's bytes only
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
+
+// The same where the file's bytes come another way: read(begin, end, out).
+//   fails  also as `read` does
+SafetensorsHeader read_safetensors_header(
+    const std::function<void(std::uint64_t begin, std::uint64_t end, std::byte* out)>& read, std::uint64_t file_bytes,
+    const std::string& where);
 
 // The same over bytes already in memory.
 //   needs  `head`: the first bytes of the file, at least the whole header if the file has one; `file_bytes`: its size

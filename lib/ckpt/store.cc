@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -11,129 +10,13 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "ckpt/file_image.h"
 #include "ckpt/iterations.h"
+#include "ckpt/packed_file.h"
 #include "ckpt/safetensors.h"
 
 namespace mt {
 namespace {
-
-constexpr const char* kRankFormat = "mt-rank";
-
-// Unique inside a file and readable by other programs: a whole weight keeps its plain name.
-std::string key_in_file(const TensorBox& t) {
-  auto s = t.name;
-  if (t.kind != "weight") s += "#" + t.kind;
-  if (!(t.box == whole(t.shape))) s += "@" + box_text(t.box);
-  return s;
-}
-
-// The bytes of a data file in order: header, then shards; hashes are taken while blocks are filled.
-class FileImage {
- public:
-  FileImage(std::span<const TensorBox> boxes, const ShardFill& fill, std::uint64_t piece_bytes)
-      : boxes_(boxes), fill_(fill), piece_bytes_(piece_bytes) {
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-      MT_CHECK(inside(boxes[i].box, boxes[i].shape), "{}: box {} of shape {}", boxes[i].name, box_text(boxes[i].box),
-               dims_text(boxes[i].shape));
-      if (!boxes[i].box.empty() || num_elements(boxes[i].shape) == 0) order_.push_back(i);
-    }
-    // Wide elements first, so that every shard is aligned to its element.
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](auto a, auto b) { return bits_of(boxes[a].dtype) > bits_of(boxes[b].dtype); });
-    std::vector<SafetensorsEntry> entries;
-    for (const auto i : order_) {
-      SafetensorsEntry e;
-      e.name = key_in_file(boxes[i]);
-      e.dtype = boxes[i].dtype;
-      e.shape = boxes[i].box.extent;
-      entries.push_back(std::move(e));
-    }
-    header_ = make_safetensors_header(entries, {{"format", "mt"}});
-    for (const auto& e : entries) ends_.push_back(header_.size() + e.end);
-    hashes_.resize(order_.size());
-  }
-
-  bool empty() const { return order_.empty(); }
-  std::uint64_t size() const { return ends_.empty() ? header_.size() : ends_.back(); }
-  std::uint64_t tensor_bytes() const { return size() - header_.size(); }
-
-  void fill(std::uint64_t offset, std::byte* out, std::uint64_t size) {
-    const auto end = offset + size;
-    while (offset < end) {
-      std::uint64_t n = 0;
-      if (offset < header_.size()) {
-        n = std::min<std::uint64_t>(end, header_.size()) - offset;
-        std::memcpy(out, header_.data() + offset, n);
-      } else {
-        n = fill_chunk(offset, out, end);
-      }
-      offset += n;
-      out += n;
-    }
-  }
-
-  Json table(int rank) const {
-    // Listed as the caller gave them: the order of the model, in which "the first tensor that differs" is meant.
-    std::vector<std::size_t> listed(order_.size());
-    std::iota(listed.begin(), listed.end(), std::size_t{0});
-    std::sort(listed.begin(), listed.end(), [&](auto a, auto b) { return order_[a] < order_[b]; });
-    Json tensors = Json::array();
-    for (const auto k : listed) {
-      const auto& t = boxes_[order_[k]];
-      std::string hashes;
-      for (const auto h : hashes_[k]) hashes += hash_text(h);
-      tensors.push_back({{"name", t.name},
-                         {"kind", t.kind},
-                         {"dtype", dtype_name(t.dtype)},
-                         {"shape", t.shape},
-                         {"offset", t.box.offset},
-                         {"extent", t.box.extent},
-                         {"begin", begin_of(k)},
-                         {"end", ends_[k]},
-                         {"xxh3", hashes}});
-    }
-    return {{"format", kRankFormat},
-            {"rank", rank},
-            {"file", empty() ? "" : data_file_name(rank)},
-            {"bytes", empty() ? 0 : size()},
-            {"chunk_bytes", kChunkBytes},
-            {"tensors", std::move(tensors)}};
-  }
-
- private:
-  std::uint64_t begin_of(std::size_t k) const { return k == 0 ? header_.size() : ends_[k - 1]; }
-
-  // Bytes from `offset` up to the end of the chunk, the shard or the block, whichever is first.
-  std::uint64_t fill_chunk(std::uint64_t offset, std::byte* out, std::uint64_t end) {
-    while (ends_[current_] <= offset) ++current_;
-    const auto shard_begin = begin_of(current_), at = offset - shard_begin;
-    const auto shard_bytes = ends_[current_] - shard_begin;
-    const auto chunk_end = std::min((at / kChunkBytes + 1) * kChunkBytes, shard_bytes);
-    const auto n = std::min({chunk_end - at, end - offset, piece_bytes_});
-    fill_(order_[current_], at, at + n, out);
-    if (at % kChunkBytes == 0 && at + n == chunk_end) {
-      hashes_[current_].push_back(xxh3(out, n));
-      return n;
-    }
-    if (!stream_) stream_ = std::make_unique<Xxh3Stream>();
-    stream_->update(out, n);
-    if (at + n == chunk_end) {
-      hashes_[current_].push_back(stream_->digest());
-      stream_.reset();
-    }
-    return n;
-  }
-
-  std::span<const TensorBox> boxes_;
-  const ShardFill& fill_;
-  std::uint64_t piece_bytes_;
-  std::vector<std::size_t> order_;
-  std::string header_;
-  std::vector<std::uint64_t> ends_;  // in the file, of each shard of order_
-  std::vector<std::vector<std::uint64_t>> hashes_;
-  std::size_t current_ = 0;
-  std::unique_ptr<Xxh3Stream> stream_;
-};
 
 std::vector<std::uint64_t> hashes_of(const std::string& text) {
   std::vector<std::uint64_t> hashes;
@@ -151,7 +34,14 @@ class Gathering {
       throw Error(Code::corrupt, "not the table of a rank", where);
     const auto file = json_field<std::string>(table, "file", where);
     const auto index = static_cast<std::uint32_t>(m_.files.size());
-    if (!file.empty()) m_.files.push_back({file, json_field<std::uint64_t>(table, "bytes", where)});
+    if (!file.empty()) {
+      DataFile f{file, json_field<std::uint64_t>(table, "bytes", where)};
+      if (table.contains("codec")) {
+        f.codec = json_field<std::string>(table, "codec", where);
+        f.plain_bytes = json_field<std::uint64_t>(table, "plain_bytes", where);
+      }
+      m_.files.push_back(std::move(f));
+    }
     for (const auto& t : json_field<Json>(table, "tensors", where)) add_tensor(t, index, where);
   }
 
@@ -219,6 +109,10 @@ void probe_exchange(const fs::path& root, const fs::path& target) {
 std::string iteration_name(std::int64_t iteration) { return fmt::format("iter_{:07}", iteration); }
 std::string temporary_name(std::int64_t iteration) { return "." + iteration_name(iteration) + ".tmp"; }
 std::string data_file_name(int rank) { return fmt::format("data_{:05}.safetensors", rank); }
+Codec codec_of(const std::string& name) {
+  MT_CHECK(name == "none" || name == kPlaneCodecName, "codec '{}'", name);
+  return name == "none" ? Codec::none : Codec::planes;
+}
 std::string rank_file_name(int rank) { return fmt::format("rank_{:05}.json", rank); }
 
 fs::path begin_save(const fs::path& root, std::int64_t iteration) {
@@ -236,15 +130,44 @@ fs::path begin_save(const fs::path& root, std::int64_t iteration) {
 
 namespace {
 
-WriteResult write_image(const fs::path& dir, int rank, FileImage& image, WriteMode mode) {
+void write_plain(const fs::path& path, FileImage& image, WriteMode mode) {
+  write_blocks(path, image.size(), mode,
+               [&](std::uint64_t offset, std::byte* out, std::uint64_t size) { image.fill(offset, out, size); });
+}
+
+// Gives the size of the file.
+std::uint64_t write_packed(const fs::path& path, FileImage& image, WriteMode mode) {
+  PackedFileWriter file(path, mode);
+  std::vector<std::byte> plain(kChunkBytes);
+  for (std::uint64_t at = 0; at < image.size();) {
+    const auto run = image.run_at(at);
+    image.fill(at, plain.data(), run.bytes);
+    file.add({plain.data(), run.bytes}, run.width);
+    at += run.bytes;
+  }
+  return file.finish();
+}
+
+WriteResult write_image(const fs::path& dir, int rank, FileImage& image, const WriteOptions& options) {
   const auto start = Clock::now();
-  if (!image.empty())
-    write_blocks(dir / data_file_name(rank), image.size(), mode,
-                 [&](std::uint64_t offset, std::byte* out, std::uint64_t size) { image.fill(offset, out, size); });
-  write_file_atomic(dir / rank_file_name(rank), json_line(image.table(rank)) + "\n");
   WriteResult r;
-  r.file_bytes = image.empty() ? 0 : image.size();
   r.tensor_bytes = image.tensor_bytes();
+  Json table = image.table_head(rank);
+  if (!image.empty()) {
+    const bool packed = options.codec == Codec::planes;
+    const auto name = data_file_name(rank) + (packed ? kPackedSuffix : "");
+    r.file_bytes = image.size();
+    if (packed) r.file_bytes = write_packed(dir / name, image, options.mode);
+    else write_plain(dir / name, image, options.mode);
+    table["file"] = name;
+    table["bytes"] = r.file_bytes;
+    if (packed) {
+      table["codec"] = kPlaneCodecName;
+      table["plain_bytes"] = image.size();
+    }
+  }
+  table["tensors"] = image.table();
+  write_file_atomic(dir / rank_file_name(rank), json_line(table) + "\n");
   r.seconds = seconds_since(start);
   return r;
 }
@@ -252,25 +175,24 @@ WriteResult write_image(const fs::path& dir, int rank, FileImage& image, WriteMo
 }  // namespace
 
 WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const TensorBox> boxes, const ShardFill& fill,
-                            WriteMode mode) {
+                            const WriteOptions& options) {
   FileImage image(boxes, fill, kChunkBytes);
-  return write_image(dir, rank, image, mode);
+  return write_image(dir, rank, image, options);
 }
 
-WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, WriteMode mode,
-                       const std::atomic<bool>* cancel) {
+WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, const WriteOptions& options) {
   std::vector<TensorBox> boxes;
   for (const auto& s : shards) {
     MT_CHECK(s.bytes || s.what.box.empty(), "{} has no bytes", s.what.name);
     boxes.push_back(s.what);
   }
   const ShardFill copy = [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
-    if (cancel && *cancel) throw Error(Code::io, "given up", (dir / data_file_name(rank)).string());
+    if (options.cancel && *options.cancel) throw Error(Code::io, "given up", (dir / rank_file_name(rank)).string());
     std::memcpy(out, shards[shard].bytes + begin, end - begin);
   };
   // Small pieces, so that a piece is still in the core's own cache when it is hashed.
   FileImage image(boxes, copy, 256 << 10);
-  return write_image(dir, rank, image, mode);
+  return write_image(dir, rank, image, options);
 }
 
 fs::path commit(const fs::path& root, const CheckpointMeta& meta) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ckpt/block_writer.h"
+#include "ckpt/file_image.h"
 #include "ckpt/manifest.h"
 
 namespace mt {
@@ -49,21 +50,31 @@ struct WriteResult {
 //          refusal comes before any byte is written
 std::filesystem::path begin_save(const std::filesystem::path& root, std::int64_t iteration);
 
+// How bytes go to the disk.
+//   codec   planes: the data file is a packed one (ckpt/packed_file.h), named data_%05d.safetensors.mtpack
+//   cancel  when it turns true, from another thread, write_rank fails soon
+enum class Codec { none, planes };
+Codec codec_of(const std::string& name);  // "none" or kPlaneCodecName; another is a bug
+
+struct WriteOptions {
+  WriteMode mode = WriteMode::direct;
+  Codec codec = Codec::none;
+  const std::atomic<bool>* cancel = nullptr;
+};
+
 // Write what one rank owns: each (tensor, box) of the whole job must be written by exactly one rank.
 //   needs  boxes inside their shapes; empty boxes are skipped (but for tensors that have no elements at all, which are kept)
-//   gives  one safetensors file (none when there is nothing to write) and its table, both fsynced
-//   cancel when it turns true, from another thread, the call fails soon
+//   gives  one file (none when there is nothing to write) and its table, both fsynced
 //   fails  Error{io}; the checkpoint stays uncommitted
-//   cost   every byte is copied and hashed once while earlier ones go to the disk; 16 MiB of memory
+//   cost   every byte is copied and hashed once, and packed if asked, while earlier ones go to the disk; 16 MiB of memory,
+//          30 MiB to pack
 WriteResult write_rank(const std::filesystem::path& dir, int rank, std::span<const TensorShard> shards,
-                       WriteMode mode = WriteMode::direct, const std::atomic<bool>* cancel = nullptr);
+                       const WriteOptions& options = {});
 
 // The same when the bytes are made on demand: `fill(shard, begin, end, out)` gives bytes [begin, end) of boxes[shard],
 // in ascending order. Used to rewrite checkpoints larger than memory.
-using ShardFill =
-    std::function<void(std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out)>;
 WriteResult write_rank_from(const std::filesystem::path& dir, int rank, std::span<const TensorBox> boxes,
-                            const ShardFill& fill, WriteMode mode = WriteMode::direct);
+                            const ShardFill& fill, const WriteOptions& options = {});
 
 // Turn the temporary directory into the checkpoint `meta.iteration` and point the tracker at it.
 //   needs  write_rank returned on all meta.world_size ranks

@@ -102,8 +102,10 @@ void AsyncSaver::start(const CheckpointMeta& meta) {
   copy_state();
   phase_ = Phase::writing;
   run([this, rank = world.rank()] {
-    file_bytes_ =
-        write_rank(target_.root / temporary_name(meta_.iteration), rank, shards_, WriteMode::direct, &cancel_).file_bytes;
+    WriteOptions options;
+    options.codec = target_.codec;
+    options.cancel = &cancel_;
+    written_ = write_rank(target_.root / temporary_name(meta_.iteration), rank, shards_, options);
   });
   stall_s_ = seconds_since(started_);
 }
@@ -129,7 +131,7 @@ std::optional<SavedIteration> AsyncSaver::poll() {
     return std::nullopt;
   }
   phase_ = Phase::idle;
-  return SavedIteration{meta_.iteration, file_bytes_, stall_s_, seconds_since(started_)};
+  return SavedIteration{meta_.iteration, written_, stall_s_, seconds_since(started_)};
 }
 
 std::optional<SavedIteration> AsyncSaver::finish() {

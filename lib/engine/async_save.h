@@ -22,7 +22,7 @@ namespace mt {
 //   stall_s  how long start() kept training;  seconds  from start() to durable and tracked
 struct SavedIteration {
   std::int64_t iteration = 0;
-  std::uint64_t file_bytes = 0;
+  WriteResult written;  // by this rank
   double stall_s = 0, seconds = 0;
 };
 
@@ -65,7 +65,7 @@ class AsyncSaver {
   Buffer snapshot_;
   std::vector<TensorShard> shards_;  // of the snapshot
   Phase phase_ = Phase::idle;
-  std::uint64_t file_bytes_ = 0;
+  WriteResult written_;
   double stall_s_ = 0;
   Clock::time_point started_;
 

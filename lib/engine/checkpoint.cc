@@ -207,23 +207,25 @@ void publish_save(const SaveTarget& target, const CheckpointMeta& meta) {
   }
 }
 
-std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state) {
+WriteResult save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state) {
   state.stream.synchronize();
   Communicator& world = *state.groups.world;
   const auto shards = shards_to_write(state);
   const bool first = world.rank() == 0;
-  std::uint64_t bytes = 0;
+  WriteResult written;
   const SaveAttempt save{target.root, meta.iteration, state.stream, world};
   together(save, [&] {
     if (first) begin_save(target.root, meta.iteration);
   });
   together(save, [&] {
-    bytes = write_rank(target.root / temporary_name(meta.iteration), world.rank(), shards).file_bytes;
+    WriteOptions options;
+    options.codec = target.codec;
+    written = write_rank(target.root / temporary_name(meta.iteration), world.rank(), shards, options);
   });
   together(save, [&] {
     if (first) publish_save(target, meta);
   });
-  return bytes;
+  return written;
 }
 
 }  // namespace mt

@@ -46,6 +46,7 @@ void load_weights(const Reader& reader, Stream& stream, ParameterStore& store);
 struct SaveTarget {
   std::filesystem::path root;
   std::int64_t retain_interval = 0;
+  Codec codec = Codec::none;
 };
 
 // What a rank saves, borrowed.
@@ -63,7 +64,7 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state);
 //   gives  bytes of this rank's data file
 //   fails  on every rank: with its own error where it failed, with the failing rank's elsewhere; nothing is left over
 //          and the previous checkpoint stays
-std::uint64_t save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state);
+WriteResult save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state);
 
 // The last act of a save, on one rank, once every rank's files are durable: commit(), then what is superseded goes. A
 // removal that fails is a warning: the checkpoint stands.   fails  as commit()

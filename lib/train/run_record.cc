@@ -213,7 +213,7 @@ void RunReporter::checkpoint(const std::string& path, const SavedIteration& save
   record({{"event", "checkpoint"},
           {"iteration", saved.iteration},
           {"path", path},
-          {"bytes", saved.file_bytes},
+          {"bytes", saved.written.file_bytes},
           {"seconds", saved.seconds},
           {"stall_s", saved.stall_s}});
 }

@@ -45,6 +45,10 @@ void report(TrainingRun& run, const SavedIteration& saved) {
   if (!run.report) return;
   const auto path = std::filesystem::path(run.options.save) / iteration_name(saved.iteration);
   run.report->checkpoint(path.string(), saved);
+  const auto& w = saved.written;
+  if (codec_of(run.options.ckpt_codec) != Codec::none && w.file_bytes > 0)
+    log::info("packed to {:.1f} % of {} bytes, {:.2f} GB/s with the disk", 100.0 * static_cast<double>(w.file_bytes) /
+              static_cast<double>(w.tensor_bytes), w.tensor_bytes, static_cast<double>(w.tensor_bytes) / w.seconds / 1e9);
 }
 
 }  // namespace
@@ -60,9 +64,9 @@ void save_checkpoint(TrainingRun& run) {
   run.saved_iteration = run.at.iteration;
   if (run.async_saver) return run.async_saver->start(meta);
   const auto start = Clock::now();
-  const std::uint64_t bytes = save_training({run.options.save, run.options.save_retain_interval}, meta,
-                                            {run.stream, run.groups, *run.store, *run.optimizer});
-  report(run, {meta.iteration, bytes, seconds_since(start), seconds_since(start)});
+  const auto written = save_training({run.options.save, run.options.save_retain_interval, codec_of(run.options.ckpt_codec)}, meta,
+                                     {run.stream, run.groups, *run.store, *run.optimizer});
+  report(run, {meta.iteration, written, seconds_since(start), seconds_since(start)});
 }
 
 void follow_save(TrainingRun& run) {

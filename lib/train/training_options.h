@@ -118,6 +118,7 @@ struct TrainingOptions {
   std::string save, load;
   std::int64_t save_interval = 0, save_retain_interval = 0;
   bool async_save = false;
+  std::string ckpt_codec = "none";  // a name of ckpt/store.h
   std::optional<std::int64_t> ckpt_step;
   bool load_if_present = false, use_checkpoint_args = false;
   bool finetune = false, no_load_optim = false;

@@ -110,7 +110,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   optimizer->initialize(stream, groups, o.seed);
   if (reader) load_checkpoint(*this, *reader);
   if (o.async_save && !o.save.empty())
-    async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval},
+    async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval, codec_of(o.ckpt_codec)},
                                                TrainingState{stream, groups, *store, *optimizer});
   step_flop = step_flops(model, o.parallel, o.batch);
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);

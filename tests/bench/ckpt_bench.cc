@@ -128,7 +128,7 @@ void bench_writes(const fs::path& root, const Sample& sample, int pairs) {
               dir = begin_save(root, 0);
               fs::remove(root / "dd");
             },
-            [&] { write_rank(dir, 0, sample.shards, direct ? WriteMode::direct : WriteMode::buffered); },
+            [&] { write_rank(dir, 0, sample.shards, {direct ? WriteMode::direct : WriteMode::buffered}); },
             [&] { run("dd if=/dev/zero" + dd_out + (direct ? " oflag=direct conv=fsync" : " conv=fsync")); });
   }
   abort_save(root, 0);

@@ -54,6 +54,46 @@ TEST(Reshard, ColumnsOfLargeTensorsStreamCorrectly) {
   EXPECT_TRUE(verify_checkpoint(b).problems.empty());
 }
 
+TEST(Reshard, PackedAndUnpackedAgainNothingHasChanged) {
+  const test::TemporaryDirectory root;
+  std::mt19937 rng(9);
+  const auto tensors = test::sample_tensors();
+  const auto a = test::save(root / "a", 1, test::random_layout(tensors, 3, rng));
+  Resharding to{test::random_layout(tensors, 2, rng), Json::object()};
+  to.codec = Codec::planes;
+  const auto packed = reshard(Reader(a), root / "packed", to);
+  EXPECT_FALSE(read_manifest(packed).files[0].codec.empty());
+  to.codec = Codec::none;
+  EXPECT_TRUE(equal(a, reshard(Reader(packed), root / "plain", to)));
+}
+
+// Reference: what the elements are made of, rounded by the conversions of base.
+TEST(Reshard, AnotherDtypeIsTheStoredValueRoundedOnce) {
+  const test::TemporaryDirectory root;
+  const TensorBox wide{"w", "weight", DType::f32, {30, 41}, whole({30, 41})};
+  const TensorBox count{"n", "weight", DType::i64, {3}, whole({3})};
+  const auto a = test::save(root / "a", 1, {{wide, count}});
+  auto narrow = wide;
+  narrow.dtype = DType::bf16;
+  Resharding to{{{narrow, count}}, Json::object()};
+  EXPECT_CONTAINS(test::error_of([&] { reshard(Reader(a), root / "b", to); }, Code::config), "wanted bf16, found f32");
+  to.convert = true;
+  const Reader reader(reshard(Reader(a), root / "b", to));
+  test::expect_content(reader, {count});
+  std::vector<bf16> found(30 * 41);
+  TensorRequest q;
+  q.what = narrow;
+  q.out = reinterpret_cast<std::byte*>(found.data());
+  reader.read({&q, 1});
+  const auto source = test::expected(wide);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    float f;
+    std::memcpy(&f, source.data() + i * 4, 4);
+    const bf16 right = to_bf16(f);
+    EXPECT_EQ(std::memcmp(&found[i], &right, 2), 0) << i;
+  }
+}
+
 TEST(Reshard, SplittingByRowsCoversEverythingForAnyNumber) {
   const test::TemporaryDirectory root;
   std::mt19937 rng(2);

@@ -106,7 +106,7 @@ inline Layout random_layout(const std::vector<TensorBox>& tensors, int world, st
 }
 
 inline void write_layout(const std::filesystem::path& dir, const Layout& layout, std::uint64_t salt = 0,
-                         WriteMode mode = WriteMode::direct) {
+                         const WriteOptions& options = {}) {
   for (std::size_t rank = 0; rank < layout.size(); ++rank) {
     std::vector<std::vector<std::byte>> bytes;
     std::vector<TensorShard> shards;
@@ -114,7 +114,7 @@ inline void write_layout(const std::filesystem::path& dir, const Layout& layout,
     static const std::byte nothing{};
     for (std::size_t i = 0; i < bytes.size(); ++i)
       shards.push_back({layout[rank][i], bytes[i].empty() ? &nothing : bytes[i].data()});
-    write_rank(dir, static_cast<int>(rank), shards, mode);
+    write_rank(dir, static_cast<int>(rank), shards, options);
   }
 }
 

@@ -80,7 +80,7 @@ TEST(Store, ShardsLargerThanChunksAndBlocksKeepTheirHashes) {
                                           box_of("c", {2500, 1000}, whole({2500, 1000}))};
   for (const auto mode : {WriteMode::direct, WriteMode::buffered}) {
     const auto dir = begin_save(root.path(), 1);
-    test::write_layout(dir, test::one_rank(tensors), 0, mode);
+    test::write_layout(dir, test::one_rank(tensors), 0, {mode});
     const Reader reader(commit(root.path(), test::sample_meta(1, 1)));
     test::expect_content(reader, tensors);
     const auto* c = reader.manifest().find("c", "weight");

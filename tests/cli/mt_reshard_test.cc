@@ -42,6 +42,21 @@ TEST_F(MtReshard, EveryLayoutHoldsTheSameStateBitwiseAndComesBack) {
   }
 }
 
+TEST_F(MtReshard, PacksUnpacksAndNarrowsWeights) {
+  good("mt-reshard --load a --save packed --ckpt-codec planes-zstd --registry none");
+  EXPECT_EQ(good("mt-ckpt info --json packed").objects()[0]["codec"], "planes-zstd");
+  EXPECT_EQ(good("mt-ckpt verify --json packed").objects()[0]["result"], "sound");
+  good("mt-ckpt diff a packed");
+  good("mt-reshard --load packed --save plain --ckpt-codec none --registry none");
+  EXPECT_EQ(good("mt-ckpt info --json plain").objects()[0]["codec"], "none");
+  good("mt-ckpt diff a plain");
+  good("mt-reshard --load packed --save narrow --weights-only --save-dtype f16 --registry none");
+  EXPECT_EQ(good("mt-ckpt info --json --tensors narrow").objects()[1]["dtype"], "f16");
+  const auto refused = run("mt-reshard --load a --save none --save-dtype f16 --num-shards 2");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_CONTAINS(refused.err, "--weights-only");
+}
+
 // A layout after a layout, of a dense model and of one with experts: depths, chunks, stages, shards, and back.
 TEST_F(MtReshard, EveryAxisOfALayoutHoldsTheSameStateAndComesBack) {
   good("mt-ckpt random --save dense --optimizer --bf16 --vocab-size 67 --num-layers 8 --hidden-size 32 --num-attention-heads 4");
