@@ -81,7 +81,9 @@ int run(const Arguments& a, bool json) {
     throw Error(Code::usage, "--num-shards stands alone", "--num-shards");
   const auto from = resolve(a.load, a.step);
   for (const auto& text : from.ignored) log::info("ignored {}", text);
-  const Reader reader(from.dir);
+  ReaderOptions keeping;
+  keeping.cached_chunks = kReshardChunks;
+  const Reader reader(from.dir, keeping);
   auto plan = make_plan(a, reader);
   if (a.weights_only) keep_weights(plan);
   if (!a.dtype.empty()) convert_floats(plan, *parse_dtype(a.dtype));

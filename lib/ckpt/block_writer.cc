@@ -95,9 +95,9 @@ struct Work {
 // Hands filled blocks to the writer threads and takes empty ones back. The first failure stops everybody.
 class Pipeline {
  public:
-  explicit Pipeline(Descriptor& file) : file_(file) {
+  Pipeline(Descriptor& file, std::uint64_t block_bytes) : file_(file) {
     for (int i = 0; i < kNumBlocks; ++i) {
-      blocks_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(kSector, kBlockBytes)));
+      blocks_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(kSector, block_bytes)));
       if (!blocks_.back()) throw std::bad_alloc();
       empty_.push_back(blocks_.back().get());
     }
@@ -179,34 +179,23 @@ std::uint64_t padded_size(const Descriptor& file, std::byte* block, std::uint64_
 
 }  // namespace
 
-void write_blocks(const std::filesystem::path& path, std::uint64_t total_bytes, WriteMode mode,
-                  const std::function<void(std::uint64_t, std::byte*, std::uint64_t)>& fill) {
-  Descriptor file(path, mode);
-  file.reserve(total_bytes);
-  {
-    Pipeline pipeline(file);
-    for (std::uint64_t at = 0; at < total_bytes; at += kBlockBytes) {
-      const auto size = std::min(kBlockBytes, total_bytes - at);
-      auto* block = pipeline.take();
-      fill(at, block, size);
-      pipeline.put({at, padded_size(file, block, size), block});
-    }
-    pipeline.drain();
-  }
-  file.finish(total_bytes);
-}
-
 struct BlockStream::State {
   Descriptor file;
+  std::uint64_t block_bytes;
   Pipeline pipeline;
   std::byte* block = nullptr;
   std::uint64_t at = 0, filled = 0;  // of the block in the file; bytes in it
 
-  State(const std::filesystem::path& path, WriteMode mode) : file(path, mode), pipeline(file) {}
+  State(const std::filesystem::path& path, WriteMode mode, std::uint64_t size)
+      : file(path, mode), block_bytes(size), pipeline(file, size) {}
 };
 
-BlockStream::BlockStream(const std::filesystem::path& path, WriteMode mode)
-    : state_(std::make_unique<State>(path, mode)) {}
+BlockStream::BlockStream(const std::filesystem::path& path, WriteMode mode, std::uint64_t expected_bytes,
+                         std::uint64_t block_bytes)
+    : state_(std::make_unique<State>(path, mode, block_bytes)) {
+  MT_CHECK(block_bytes > 0 && block_bytes % kSector == 0, "blocks of {} bytes", block_bytes);
+  state_->file.reserve(expected_bytes);
+}
 BlockStream::~BlockStream() = default;
 
 void BlockStream::put_block() {
@@ -217,15 +206,26 @@ void BlockStream::put_block() {
   s.block = nullptr;
 }
 
-void BlockStream::append(std::span<const std::byte> bytes) {
+std::span<std::byte> BlockStream::room() {
   State& s = *state_;
+  if (!s.block) s.block = s.pipeline.take();
+  return {s.block + s.filled, s.block_bytes - s.filled};
+}
+
+void BlockStream::advance(std::uint64_t bytes) {
+  State& s = *state_;
+  MT_CHECK(s.block && bytes <= s.block_bytes - s.filled, "{} bytes more", bytes);
+  s.filled += bytes;
+  if (s.filled == s.block_bytes) put_block();
+}
+
+void BlockStream::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    if (!s.block) s.block = s.pipeline.take();
-    const auto n = std::min<std::uint64_t>(bytes.size(), kBlockBytes - s.filled);
-    std::memcpy(s.block + s.filled, bytes.data(), n);
-    s.filled += n;
+    const auto to = room();
+    const auto n = std::min(bytes.size(), to.size());
+    std::memcpy(to.data(), bytes.data(), n);
+    advance(n);
     bytes = bytes.subspan(n);
-    if (s.filled == kBlockBytes) put_block();
   }
 }
 

@@ -79,9 +79,19 @@ std::uint64_t FileImage::fill_chunk(std::uint64_t offset, std::byte* out, std::u
   return n;
 }
 
+std::size_t FileImage::index_at(std::uint64_t offset) const {
+  return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
+}
+
+std::optional<FileImage::Place> FileImage::place_at(std::uint64_t offset) const {
+  if (offset < header_.size() || offset >= size()) return std::nullopt;
+  const auto k = index_at(offset);
+  return Place{order_[k], offset - begin_of(k)};
+}
+
 FileImage::Run FileImage::run_at(std::uint64_t offset) const {
   if (offset < header_.size()) return {std::min<std::uint64_t>(header_.size() - offset, kChunkBytes), 1};
-  const auto k = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
+  const auto k = index_at(offset);
   const auto at = offset - begin_of(k), chunk_end = std::min((at / kChunkBytes + 1) * kChunkBytes, ends_[k] - begin_of(k));
   return {chunk_end - at, static_cast<std::size_t>(bytes_of(boxes_[order_[k]].dtype, 1))};
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,12 +45,20 @@ class FileImage {
   };
   Run run_at(std::uint64_t offset) const;
 
+  // Which box that is, and which of its bytes; nothing for the header.
+  struct Place {
+    std::size_t shard;
+    std::uint64_t begin;
+  };
+  std::optional<Place> place_at(std::uint64_t offset) const;
+
   // The rank's table: its head, without "tensors", for an empty file; and the tensors with their hashes, once all bytes
   // have passed.
   Json table_head(int rank) const;
   Json table() const;
 
  private:
+  std::size_t index_at(std::uint64_t offset) const;
   std::uint64_t begin_of(std::size_t k) const { return k == 0 ? header_.size() : ends_[k - 1]; }
   std::uint64_t fill_chunk(std::uint64_t offset, std::byte* out, std::uint64_t end);
 

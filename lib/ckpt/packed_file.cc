@@ -44,7 +44,8 @@ void read_at(int fd, const std::string& path, std::uint64_t at, std::byte* out, 
 
 }  // namespace
 
-PackedFileWriter::PackedFileWriter(const std::filesystem::path& path, WriteMode mode) : out_(path, mode) {
+PackedFileWriter::PackedFileWriter(const std::filesystem::path& path, WriteMode mode, std::uint64_t block_bytes)
+    : out_(path, mode, 0, block_bytes) {
   out_.append(bytes_of_text(kMagic));
   at_ = kMagic.size();
 }

@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kMostFrameBytes = 64u << 20;
 class PackedFileWriter {
  public:
   //   fails  Error{io}
-  PackedFileWriter(const std::filesystem::path& path, WriteMode mode);
+  PackedFileWriter(const std::filesystem::path& path, WriteMode mode, std::uint64_t block_bytes = kBlockBytes);
 
   // The next range of the plain file.
   //   needs  at most kMostFrameBytes, whole elements of `width` bytes

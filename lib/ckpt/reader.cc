@@ -97,8 +97,8 @@ void convert(DType from, const std::byte* src, DType to, std::byte* dst, std::in
 
 class ReadJob {
  public:
-  ReadJob(const fs::path& dir, const Manifest& manifest, bool verify)
-      : dir_(dir), manifest_(manifest), verify_(verify) {}
+  ReadJob(const fs::path& dir, const Manifest& manifest, bool verify, ChunkCache* cache)
+      : dir_(dir), manifest_(manifest), verify_(verify), cache_(cache) {}
 
   void plan(std::span<const TensorRequest> requests) {
     std::map<const TensorEntry*, std::vector<const TensorRequest*>> by_tensor;
@@ -115,10 +115,19 @@ class ReadJob {
     std::sort(reads_.begin(), reads_.end(), [](const auto& a, const auto& b) {
       return a->shard->file != b->shard->file ? a->shard->file < b->shard->file : a->shard->begin < b->shard->begin;
     });
-    for (const auto& r : reads_)
-      for (std::uint64_t c = 0; c < r->shard->chunk_xxh3.size(); ++c) {
-        tasks_.push_back({r.get(), c});
+    for (const auto& r : reads_) {
+      std::int64_t first = r->shard->box.size(), last = 0;  // elements of the shard, between which all pieces lie
+      for (const auto& p : r->pieces) {
+        Dims end = p.part.offset;
+        for (std::size_t i = 0; i < end.size(); ++i) end[i] += p.part.extent[i] - 1;
+        first = std::min(first, offset_in(r->shard->box, p.part.offset));
+        last = std::max(last, offset_in(r->shard->box, end));
       }
+      const auto chunk_of = [&](std::int64_t element) {
+        return static_cast<std::uint64_t>(bytes_of(r->tensor->dtype, element)) / manifest_.chunk_bytes;
+      };
+      for (auto c = chunk_of(first); c <= chunk_of(last); ++c) tasks_.push_back({r.get(), c});
+    }
   }
 
   void run(int num_threads) {
@@ -154,6 +163,12 @@ class ReadJob {
     if (auto* place = in_place(*task.read)) return fetch(task, here, begin, end, place + begin);
     auto parts = parts_in(*task.read, begin / elem, end / elem);
     if (parts.empty()) return;
+    if (cache_) {
+      return cache_->with(shard, task.chunk, [&](std::byte* out) { fetch(task, here, begin, end, out); },
+                          [&](const std::byte* bytes) {
+                            for (const auto& p : parts) place(*task.read, p, bytes, begin);
+                          });
+    }
     auto lo = begin, hi = end;
     if (!verify_) {  // only the bytes from the first wanted element to the last
       lo = end, hi = begin;
@@ -234,6 +249,7 @@ class ReadJob {
   const fs::path& dir_;
   const Manifest& manifest_;
   bool verify_;
+  ChunkCache* cache_;
   std::vector<std::unique_ptr<ShardRead>> reads_;
   std::vector<ChunkTask> tasks_;
   std::atomic<std::size_t> next_{0};
@@ -273,7 +289,12 @@ bool convertible(DType from, DType to) {
 }
 
 Reader::Reader(const fs::path& dir, ReaderOptions options)
-    : dir_(dir), options_(options), manifest_(read_manifest(dir)) {}
+    : dir_(dir), options_(options), manifest_(read_manifest(dir)) {
+  if (options.cached_chunks > 0) {
+    const auto enough = std::max(options.cached_chunks, static_cast<std::size_t>(thread_count(options.num_threads)));
+    cache_ = std::make_unique<ChunkCache>(enough, manifest_.chunk_bytes);
+  }
+}
 
 void Reader::check(std::span<const TensorRequest> requests) const {
   std::string first;
@@ -299,7 +320,7 @@ void Reader::check(std::span<const TensorRequest> requests) const {
 void Reader::read(std::span<const TensorRequest> requests) const {
   check(requests);
   for (const auto& q : requests) MT_CHECK(q.out || q.what.box.empty(), "{} has no destination", q.what.name);
-  ReadJob job(dir_, manifest_, options_.verify);
+  ReadJob job(dir_, manifest_, options_.verify, cache_.get());
   job.plan(requests);
   job.run(thread_count(options_.num_threads));
 }

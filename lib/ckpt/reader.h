@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "ckpt/chunk_cache.h"
 #include "ckpt/manifest.h"
 
 namespace mt {
@@ -31,6 +33,8 @@ struct TensorRequest {
 struct ReaderOptions {
   int num_threads = 0;  // 0: as many as cores, at most 8
   bool verify = true;   // compare the hash of every chunk touched
+  // Chunks kept from one read() to the next, for calls that want parts of the same ones; each is then read whole.
+  std::size_t cached_chunks = 0;
 };
 
 class Reader {
@@ -52,13 +56,14 @@ class Reader {
   // check(), then fill every `out`.
   //   fails  as check; Error{io}; Error{corrupt} naming file, tensor, box and chunk where a hash differs. Destinations
   //          are then partly written.
-  //   cost   each touched chunk is read once; scratch memory of one chunk a thread
+  //   cost   each touched chunk is read once; scratch memory of one chunk a thread, or of the cached ones
   void read(std::span<const TensorRequest> requests) const;
 
  private:
   std::filesystem::path dir_;
   ReaderOptions options_;
   Manifest manifest_;
+  std::unique_ptr<ChunkCache> cache_;
 };
 
 // True for two dtypes that TensorRequest::convert may turn into each other.

@@ -22,13 +22,17 @@ struct Resharding {
   Codec codec = Codec::none;
 };
 
+inline constexpr std::size_t kReshardChunks = 24;
+
 // Write `source` under `root` as the same iteration, with one data file for each element of `owned` that has boxes.
 // Iteration, samples, training state and tokenizer stay.
 //   needs  boxes with the stored name, kind, dtype and shape that cover every tensor (every weight) exactly once
 //   gives  path of the new iter_%07d; the tracker of `root` names it
 //   fails  Error{config} before anything is written when boxes do not fit or do not cover; as Reader::read and
 //          write_rank, and then the temporary directory is removed
-//   cost   every byte is read (a chunk shared by several new boxes once for each), copied and written once; 64 MiB
+//   cost   every byte is copied and written once. Of a `source` that keeps kReshardChunks chunks every byte is read once for up
+//          to 64 new files (4 packed ones), which are written side by side; for more, once for each 64. 64 MiB beside
+//          the chunks
 std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
                               const Resharding& to, const BytesDone& progress = {});
 

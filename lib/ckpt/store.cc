@@ -5,14 +5,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "ckpt/file_image.h"
 #include "ckpt/iterations.h"
-#include "ckpt/packed_file.h"
 #include "ckpt/safetensors.h"
 
 namespace mt {
@@ -109,10 +106,6 @@ void probe_exchange(const fs::path& root, const fs::path& target) {
 std::string iteration_name(std::int64_t iteration) { return fmt::format("iter_{:07}", iteration); }
 std::string temporary_name(std::int64_t iteration) { return "." + iteration_name(iteration) + ".tmp"; }
 std::string data_file_name(int rank) { return fmt::format("data_{:05}.safetensors", rank); }
-Codec codec_of(const std::string& name) {
-  MT_CHECK(name == "none" || name == kPlaneCodecName, "codec '{}'", name);
-  return name == "none" ? Codec::none : Codec::planes;
-}
 std::string rank_file_name(int rank) { return fmt::format("rank_{:05}.json", rank); }
 
 fs::path begin_save(const fs::path& root, std::int64_t iteration) {
@@ -128,56 +121,11 @@ fs::path begin_save(const fs::path& root, std::int64_t iteration) {
   return dir;
 }
 
-namespace {
-
-void write_plain(const fs::path& path, FileImage& image, WriteMode mode) {
-  write_blocks(path, image.size(), mode,
-               [&](std::uint64_t offset, std::byte* out, std::uint64_t size) { image.fill(offset, out, size); });
-}
-
-// Gives the size of the file.
-std::uint64_t write_packed(const fs::path& path, FileImage& image, WriteMode mode) {
-  PackedFileWriter file(path, mode);
-  std::vector<std::byte> plain(kChunkBytes);
-  for (std::uint64_t at = 0; at < image.size();) {
-    const auto run = image.run_at(at);
-    image.fill(at, plain.data(), run.bytes);
-    file.add({plain.data(), run.bytes}, run.width);
-    at += run.bytes;
-  }
-  return file.finish();
-}
-
-WriteResult write_image(const fs::path& dir, int rank, FileImage& image, const WriteOptions& options) {
-  const auto start = Clock::now();
-  WriteResult r;
-  r.tensor_bytes = image.tensor_bytes();
-  Json table = image.table_head(rank);
-  if (!image.empty()) {
-    const bool packed = options.codec == Codec::planes;
-    const auto name = data_file_name(rank) + (packed ? kPackedSuffix : "");
-    r.file_bytes = image.size();
-    if (packed) r.file_bytes = write_packed(dir / name, image, options.mode);
-    else write_plain(dir / name, image, options.mode);
-    table["file"] = name;
-    table["bytes"] = r.file_bytes;
-    if (packed) {
-      table["codec"] = kPlaneCodecName;
-      table["plain_bytes"] = image.size();
-    }
-  }
-  table["tensors"] = image.table();
-  write_file_atomic(dir / rank_file_name(rank), json_line(table) + "\n");
-  r.seconds = seconds_since(start);
-  return r;
-}
-
-}  // namespace
-
 WriteResult write_rank_from(const fs::path& dir, int rank, std::span<const TensorBox> boxes, const ShardFill& fill,
                             const WriteOptions& options) {
-  FileImage image(boxes, fill, kChunkBytes);
-  return write_image(dir, rank, image, options);
+  RankFile file(dir, rank, boxes, fill, options);
+  while (!file.done()) file.step();
+  return file.finish();
 }
 
 WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShard> shards, const WriteOptions& options) {
@@ -191,8 +139,9 @@ WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShar
     std::memcpy(out, shards[shard].bytes + begin, end - begin);
   };
   // Small pieces, so that a piece is still in the core's own cache when it is hashed.
-  FileImage image(boxes, copy, 256 << 10);
-  return write_image(dir, rank, image, options);
+  WriteOptions small = options;
+  small.piece_bytes = 256 << 10;
+  return write_rank_from(dir, rank, boxes, copy, small);
 }
 
 fs::path commit(const fs::path& root, const CheckpointMeta& meta) {

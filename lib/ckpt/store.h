@@ -10,7 +10,6 @@
 // a complete checkpoint: it is replaced last, after everything it speaks of has been fsynced and renamed.
 // Code: ckpt/store.cc, ckpt/block_writer.cc. Tests: tests/ckpt/store_test.cc, tests/ckpt/crash_test.cc.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -19,9 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/block_writer.h"
-#include "ckpt/file_image.h"
 #include "ckpt/manifest.h"
+#include "ckpt/rank_file.h"
 
 namespace mt {
 
@@ -39,28 +37,11 @@ struct TensorShard {
   const std::byte* bytes = nullptr;
 };
 
-struct WriteResult {
-  std::uint64_t file_bytes = 0, tensor_bytes = 0;
-  double seconds = 0;
-};
-
 // Make the temporary directory of a save, and `root` if need be. What a killed save of this iteration left is removed.
 //   gives  its path
 //   fails  Error{io}; also when `iteration` is already saved and the file system cannot swap directories, so that the
 //          refusal comes before any byte is written
 std::filesystem::path begin_save(const std::filesystem::path& root, std::int64_t iteration);
-
-// How bytes go to the disk.
-//   codec   planes: the data file is a packed one (ckpt/packed_file.h), named data_%05d.safetensors.mtpack
-//   cancel  when it turns true, from another thread, write_rank fails soon
-enum class Codec { none, planes };
-Codec codec_of(const std::string& name);  // "none" or kPlaneCodecName; another is a bug
-
-struct WriteOptions {
-  WriteMode mode = WriteMode::direct;
-  Codec codec = Codec::none;
-  const std::atomic<bool>* cancel = nullptr;
-};
 
 // Write what one rank owns: each (tensor, box) of the whole job must be written by exactly one rank.
 //   needs  boxes inside their shapes; empty boxes are skipped (but for tensors that have no elements at all, which are kept)

@@ -4,12 +4,28 @@
 
 #include <csignal>
 #include <cstring>
+#include <functional>
+#include <random>
 
 #include "base/files.h"
 #include "ckpt/sample_checkpoint.h"
 
 namespace mt {
 namespace {
+
+// A whole file through room() and advance().
+void write_blocks(const fs::path& path, std::uint64_t size, WriteMode mode,
+                  const std::function<void(std::uint64_t, std::byte*, std::uint64_t)>& fill) {
+  BlockStream file(path, mode, size);
+  for (std::uint64_t at = 0; at < size;) {
+    const auto room = file.room();
+    const auto n = std::min<std::uint64_t>(room.size(), size - at);
+    fill(at, room.data(), n);
+    file.advance(n);
+    at += n;
+  }
+  EXPECT_EQ(file.finish(), size);
+}
 
 std::byte at_offset(std::uint64_t i) { return static_cast<std::byte>(test::mix(i / 8) >> (i % 8 * 8)); }
 
@@ -31,6 +47,24 @@ TEST(BlockWriter, FilesOfAnySizeHaveExactlyTheBytesGiven) {
       for (std::uint64_t i = 0; i < size; ++i) wrong += static_cast<std::byte>(text[i]) != at_offset(i);
       EXPECT_EQ(wrong, 0u);
     }
+}
+
+TEST(BlockWriter, PiecesOfAnySizeInBlocksOfAnySizeEndUpInOrder) {
+  const test::TemporaryDirectory dir;
+  std::mt19937 rng(3);
+  for (const std::uint64_t block : {std::uint64_t{4096}, std::uint64_t{3 * 4096}, kBlockBytes}) {
+    std::string right;
+    {
+      BlockStream file(dir / "f", WriteMode::direct, 0, block);
+      for (int i = 0; i < 50; ++i) {
+        const std::string piece(rng() % 20000, static_cast<char>('a' + i % 26));
+        file.append({reinterpret_cast<const std::byte*>(piece.data()), piece.size()});
+        right += piece;
+      }
+      EXPECT_EQ(file.finish(), right.size());
+    }
+    EXPECT_TRUE(read_file(dir / "f") == right);
+  }
 }
 
 TEST(BlockWriter, AFileSystemWithoutDirectWritesIsServedToo) {

@@ -1,5 +1,7 @@
 #include "ckpt/reshard.h"
 
+#include <fstream>
+
 #include "base/files.h"
 #include "ckpt/diff.h"
 #include "ckpt/iterations.h"
@@ -52,6 +54,43 @@ TEST(Reshard, ColumnsOfLargeTensorsStreamCorrectly) {
   const auto b = reshard(Reader(a), root / "b", {columns, Json::object()});
   test::expect_content(Reader(b), {t});
   EXPECT_TRUE(verify_checkpoint(b).problems.empty());
+}
+
+// What the process reads by system calls, as the kernel counts it.
+std::uint64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  std::uint64_t n = 0;
+  while (io >> name >> n)
+    if (name == "rchar:") return n;
+  return 0;
+}
+
+TEST(Reshard, EveryByteOfTheSourceIsReadOnceHoweverManyNewFilesWantPartsOfIt) {
+  if (bytes_read() == 0) GTEST_SKIP() << "no /proc/self/io here";
+  const test::TemporaryDirectory root;
+  const Dims shape{1030, 4099};
+  std::vector<TensorBox> tensors;
+  for (const char* name : {"a", "b", "c"}) tensors.push_back({name, "weight", DType::f32, shape, whole(shape)});
+  const auto a = test::save(root / "a", 1, {tensors});
+  const auto source_bytes = static_cast<double>(fs::file_size(a / data_file_name(0)));
+  for (const int n : {2, 7, 40}) {
+    test::Layout columns;
+    for (int i = 0; i < n; ++i) {
+      columns.emplace_back(tensors);
+      for (auto& t : columns.back()) {
+        t.box.offset[1] = 4099 * i / n;
+        t.box.extent[1] = 4099 * (i + 1) / n - t.box.offset[1];
+      }
+    }
+    ReaderOptions options;
+    options.cached_chunks = 9;  // of the 13 there are
+    const Reader reader(a, options);
+    const auto before = bytes_read();
+    const auto b = reshard(reader, root / std::to_string(n), {columns, Json::object()});
+    EXPECT_LE(static_cast<double>(bytes_read() - before), 1.05 * source_bytes) << n;
+    test::expect_content(Reader(b), tensors);
+  }
 }
 
 TEST(Reshard, PackedAndUnpackedAgainNothingHasChanged) {
