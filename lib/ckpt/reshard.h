@@ -22,7 +22,7 @@ struct Resharding {
   Codec codec = Codec::none;
 };
 
-inline constexpr std::size_t kReshardChunks = 24;
+inline constexpr std::size_t kReshardChunks = 12;
 
 // Write `source` under `root` as the same iteration, with one data file for each element of `owned` that has boxes.
 // Iteration, samples, training state and tokenizer stay.
