@@ -1,8 +1,8 @@
 #include "schedule/list_schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
-#include <optional>
 
 #include "base/error.h"
 
@@ -12,11 +12,33 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity(), kTie = 1e-9;
 
+// Which of some ranks can begin first, of equals the lowest: a tree of the winners of pairs.
+class FirstRank {
+ public:
+  explicit FirstRank(std::size_t ranks) : leaves_(std::bit_ceil(ranks)), times_(leaves_, kNever), first_(2 * leaves_) {
+    for (std::size_t i = 0; i < leaves_; ++i) first_[leaves_ + i] = i;
+    for (std::size_t i = leaves_; --i > 0;) first_[i] = winner(first_[2 * i], first_[2 * i + 1]);
+  }
+  void set(std::size_t rank, double time) {
+    if (times_[rank] == time) return;
+    times_[rank] = time;
+    for (std::size_t i = (leaves_ + rank) / 2; i > 0; i /= 2) first_[i] = winner(first_[2 * i], first_[2 * i + 1]);
+  }
+  std::size_t rank() const { return first_[1]; }
+  double time() const { return times_[first_[1]]; }
+
+ private:
+  std::size_t winner(std::size_t low, std::size_t high) const { return times_[high] < times_[low] - kTie ? high : low; }
+  std::size_t leaves_;
+  std::vector<double> times_;
+  std::vector<std::size_t> first_;  // [1] is the root, [leaves_ + i] rank i
+};
+
 class ListScheduler {
  public:
-  ListScheduler(const std::string& name, const ListProblem& p, const ListRules& rules)
-      : p_(p), rules_(rules), pp_(p.stage_of.size()), chunks_(p.stage_of[0].size()),
-        m_(static_cast<std::size_t>(p.num_micro_batches)), share_(1.0 / static_cast<double>(chunks_)) {
+  ListScheduler(const std::string& name, const ListProblem& p, const ListRules& rules, const ListLimit& limit)
+      : p_(p), rules_(rules), limit_(limit), pp_(p.stage_of.size()), chunks_(p.stage_of[0].size()),
+        m_(static_cast<std::size_t>(p.num_micro_batches)), share_(1.0 / static_cast<double>(chunks_)), first_(pp_) {
     out_.name = name;
     out_.num_micro_batches = p.num_micro_batches;
     out_.stage_of = p.stage_of;
@@ -26,25 +48,37 @@ class ListScheduler {
     home_.resize(stages);
     for (std::size_t r = 0; r < pp_; ++r) {
       ranks_[r].chunks.resize(chunks_);
-      for (std::size_t c = 0; c < chunks_; ++c) home_[stage(r, c)] = r;
+      out_.lanes[r].reserve(3 * m_ * chunks_);
+      changed_.push_back(r);
+      for (std::size_t c = 0; c < chunks_; ++c) {
+        home_[stage(r, c)] = r;
+        for (const Act act : {Act::forward, Act::backward_input, Act::backward_weight})
+          ranks_[r].least += static_cast<double>(m_) * duration(act, stage(r, c));
+      }
     }
+    // Sums of many times differ in their last bits.
+    too_long_ = limit.makespan + kTie + 1e-12 * limit.makespan;
+    as_long_ = limit.makespan - kTie + 1e-12 * limit.makespan;
     for (auto& there : there_) there.assign(stages * m_, kNever);
     for (std::size_t i = 0; i < m_; ++i) there_[0][i] = 0;
     for (const auto& l : p.durations.links)
       if (static_cast<std::size_t>(std::max(l.from, l.to)) < pp_) links_.push_back({l, 0});
   }
 
-  Schedule run() {
+  std::optional<ListSchedule> run() {
     for (std::size_t left = 3 * m_ * pp_ * chunks_; left > 0; --left) {
-      std::size_t first = 0;
-      double start = kNever;
-      for (std::size_t r = 0; r < pp_; ++r)
-        if (const double t = earliest(r); t < start - kTie) start = t, first = r;
+      for (const std::size_t r : changed_) first_.set(r, earliest(r));
+      changed_.clear();
+      const std::size_t first = first_.rank();
+      const double start = first_.time();
       MT_CHECK(start < kNever, "nothing can run; cap {}", p_.memory_cap);
       do_step(first, choose(first, start), start);
+      if (least_ > too_long_ || (least_ > as_long_ && peak_ >= limit_.peak - kTie)) return std::nullopt;
     }
+    double makespan = 0;
+    for (const RankState& rank : ranks_) makespan = std::max(makespan, rank.time - rank.began);
     out_.max_in_flight = peak_in_flight(out_);
-    return std::move(out_);
+    return ListSchedule{std::move(out_), makespan, peak_};
   }
 
  private:
@@ -52,11 +86,11 @@ class ListScheduler {
     std::size_t forwards = 0, inputs = 0, weights = 0;
   };
   struct RankState {
-    double time = 0, memory = 0, idle = 0;
+    double time = 0, memory = 0, idle = 0, began = 0;
+    double least = 0;      // from its first step to its last, as far as is known: its work and its waits
     std::size_t done = 0;  // forwards and input gradients
     std::vector<ChunkState> chunks;
     Act last = Act::backward_input;
-    double earliest = -1;  // negative: ask again
   };
   struct Choice {
     Act act = Act::forward;
@@ -103,16 +137,15 @@ class ListScheduler {
   }
 
   // When a rank can do anything at all. A weight gradient always can, but may be held back for a short wait.
-  double earliest(std::size_t r) {
-    auto& rank = ranks_[r];
-    if (rank.earliest >= 0) return rank.earliest;
+  double earliest(std::size_t r) const {
+    const auto& rank = ranks_[r];
     const double next = next_at(r), wait = next - rank.time;
     bool weight = false;
     for (std::size_t c = 0; c < chunks_; ++c) weight = weight || weight_waits(r, c);
     weight = weight && wait > kTie;
     if (wait < rules_.least_gap * share_ * p_.durations.backward_weight - kTie)
       weight = weight && rules_.even_out && rank.idle + wait > most_idle_ + kTie;
-    return rank.earliest = weight ? rank.time : next;
+    return weight ? rank.time : next;
   }
 
   std::optional<std::size_t> first_chunk(std::size_t r, Act act, double now) const {
@@ -158,7 +191,7 @@ class ListScheduler {
         there = free + l.latency;
       }
     }
-    ranks_[to].earliest = -1;
+    changed_.push_back(to);
   }
 
   double duration(Act act, std::size_t stage) const {
@@ -177,7 +210,7 @@ class ListScheduler {
     std::size_t i = 0;
     if (choice.act == Act::forward) {
       i = chunk.forwards++;
-      rank.memory += share_;
+      peak_ = std::max(peak_, rank.memory += share_);
       if (here + 1 < home_.size())
         arrive(false, r, here + 1, i, end);
       else
@@ -191,15 +224,22 @@ class ListScheduler {
       rank.memory -= share_ * p_.durations.kept;
     }
     if (choice.act != Act::backward_weight) rank.last = choice.act, ++rank.done;
-    if (!out_.lanes[r].empty()) most_idle_ = std::max(most_idle_, rank.idle += start - rank.time);
+    if (out_.lanes[r].empty()) {
+      rank.began = start;
+    } else {
+      most_idle_ = std::max(most_idle_, rank.idle += start - rank.time);
+      rank.least += start - rank.time;
+    }
+    least_ = std::max(least_, rank.least);
     rank.time = end;
-    rank.earliest = -1;
+    changed_.push_back(r);
     out_.lanes[r].push_back(
         {.act = choice.act, .chunk = static_cast<int>(choice.chunk), .micro_batch = static_cast<int>(i)});
   }
 
   const ListProblem& p_;
   const ListRules& rules_;
+  const ListLimit limit_;
   const std::size_t pp_, chunks_, m_;
   const double share_;
   Schedule out_;
@@ -208,12 +248,17 @@ class ListScheduler {
   std::vector<double> there_[2];   // [gradient][reading stage, micro-batch]: when its input is there
   std::vector<BusyLink> links_;
   double most_idle_ = 0;  // of all ranks, since their first step
+  FirstRank first_;
+  std::vector<std::size_t> changed_;  // ranks whose earliest() is to be asked again
+  double least_ = 0, peak_ = 0;       // of all ranks
+  double too_long_ = 0, as_long_ = 0;
 };
 
 }  // namespace
 
-Schedule list_schedule(const std::string& name, const ListProblem& problem, const ListRules& rules) {
-  return ListScheduler(name, problem, rules).run();
+std::optional<ListSchedule> list_schedule(const std::string& name, const ListProblem& problem, const ListRules& rules,
+                                          const ListLimit& limit) {
+  return ListScheduler(name, problem, rules, limit).run();
 }
 
 }  // namespace mt

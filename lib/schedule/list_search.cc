@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <set>
 
-#include "schedule/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
 #include "schedule/list_schedule.h"
 
 namespace mt {
@@ -12,22 +13,35 @@ namespace mt {
 namespace {
 
 constexpr double kTie = 1e-9;
+constexpr int kPlaces = 9;  // of weight gradients that try_order tries
+constexpr int kFinalists = 8;
 
 class Search {
  public:
-  Search(const std::string& name, const ListProblem& p) : name_(name), p_(p) {}
+  // With `only` nothing is tried but what has these numbers, counted over all that could be.
+  Search(const std::string& name, const ListProblem& p, std::set<int> only = {}) : name_(name), p_(p), only_(std::move(only)) {}
+
+  // One of the next n is to be tried.
+  bool wants_of_next(int n) const {
+    const auto first = only_.lower_bound(number_);
+    return only_.empty() || (first != only_.end() && *first < number_ + n);
+  }
+  void pass_over(int n) { number_ += n; }
 
   void try_rules(const ListRules& rules) {
-    Schedule s = list_schedule(name_, p_, rules);
-    const ScheduleReport report = report_of(s, p_.durations);
-    const double span = report.makespan;
-    const double peak = *std::max_element(report.peak_activations.begin(), report.peak_activations.end());
-    if (span > span_ + kTie || (span > span_ - kTie && peak >= peak_ - kTie)) return;
-    best_ = std::move(s), span_ = span, peak_ = peak;
+    const int number = number_++;
+    if (!only_.empty() && only_.count(number) == 0) return;
+    auto tried = list_schedule(name_, p_, rules, reached_);
+    if (!tried) return;
+    const auto [span, peak] = reached_;
+    if (tried->makespan > span + kTie || (tried->makespan > span - kTie && tried->peak >= peak - kTie)) return;
+    best_ = std::move(tried->schedule), reached_ = {tried->makespan, tried->peak};
+    improved_.push_back(number);
   }
 
-  // All places of weight gradients for one order of the rest.
+  // All places of weight gradients for one order of the rest; an order that was tried before gives nothing new.
   void try_order(ListRules rules) {
+    if (!rules.order.empty() && !orders_.insert(hash_of(rules.order)).second) return pass_over(kPlaces);
     for (const double gap : {0.0, 0.25, 0.5, 0.75, 1.0})
       for (const bool even_out : {false, true}) {
         if (gap == 0.0 && even_out) continue;
@@ -37,12 +51,28 @@ class Search {
   }
 
   Schedule best() { return std::move(best_); }
+  // The numbers of the last of those that were the best so far.
+  std::set<int> improved() const { return {improved_.end() - std::min<std::ptrdiff_t>(std::ssize(improved_), kFinalists), improved_.end()}; }
 
  private:
+  static std::uint64_t hash_of(const std::vector<Lane>& lanes) {
+    Xxh3Stream hash;
+    for (const Lane& lane : lanes) {
+      std::vector<int> words{static_cast<int>(lane.size())};
+      for (const Step& s : lane) words.insert(words.end(), {static_cast<int>(s.act), s.chunk, s.micro_batch});
+      hash.update(words.data(), words.size() * sizeof(int));
+    }
+    return hash.digest();
+  }
+
   const std::string& name_;
   const ListProblem& p_;
+  const std::set<int> only_;
+  int number_ = 0;
+  std::vector<int> improved_;
   Schedule best_;
-  double span_ = std::numeric_limits<double>::infinity(), peak_ = span_;
+  ListLimit reached_;
+  std::set<std::uint64_t> orders_;
 };
 
 // Orders as the list scheduler finds them for other times: equal ones, where its steady state is regular.
@@ -57,7 +87,13 @@ void try_lists(Search& search, const ListProblem& p) {
         if (!late && p.stage_of[0].size() == 1) continue;
         ListRules rules{.steady = steady, .backward_ends_warm_up = ends, .late_chunk_first = late};
         search.try_order(rules);
-        rules.order = list_schedule("", equal, rules).lanes;
+        if (!search.wants_of_next(kPlaces)) {
+          search.pass_over(kPlaces);
+          continue;
+        }
+        auto regular = list_schedule("", equal, rules);
+        MT_CHECK(regular, "a list schedule without a limit was given up");
+        rules.order = std::move(regular->schedule.lanes);
         for (Lane& lane : rules.order)
           lane.erase(std::remove_if(lane.begin(), lane.end(), [](const Step& s) { return s.act == Act::backward_weight; }),
                      lane.end());
@@ -104,6 +140,8 @@ void try_in_turn(Search& search, const ListProblem& p) {
     std::vector<int> warm_up;
     for (int r = 0; r < pp; ++r)
       warm_up.push_back(static_cast<int>(std::clamp(count(r), 1.0, std::min<double>(m, std::floor(p.memory_cap + kTie)))));
+    // A rank that begins its backwards before the next one can would wait for ever.
+    for (std::size_t r = warm_up.size(); r-- > 1;) warm_up[r - 1] = std::max(warm_up[r - 1], warm_up[r]);
     search.try_order({.order = in_turn(warm_up, m)});
   };
   for (const double slope : {1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0})
@@ -117,18 +155,42 @@ void try_given(Search& search, const ListProblem& p) {
   for (const auto& order : p.orders) {
     const auto peaks = peak_in_flight({.lanes = order});
     const int most = *std::max_element(peaks.begin(), peaks.end());
-    if (most > p.memory_cap * static_cast<double>(p.stage_of[0].size()) + kTie) continue;
+    if (most > p.memory_cap * static_cast<double>(p.stage_of[0].size()) + kTie) {
+      search.pass_over(kPlaces);
+      continue;
+    }
     search.try_order({.order = order});
   }
+}
+
+void try_all(Search& search, const ListProblem& p) {
+  try_given(search, p);
+  if (p.stage_of[0].size() == 1) try_in_turn(search, p);
+  try_lists(search, p);
+}
+
+ListProblem first_micro_batches(const ListProblem& p, int n) {
+  ListProblem fewer = p;
+  fewer.num_micro_batches = n;
+  for (auto& order : fewer.orders)
+    for (Lane& lane : order) std::erase_if(lane, [n](const Step& s) { return s.micro_batch >= n; });
+  return fewer;
 }
 
 }  // namespace
 
 Schedule best_list_schedule(const std::string& name, const ListProblem& problem) {
-  Search search(name, problem);
-  try_given(search, problem);
-  if (problem.stage_of[0].size() == 1) try_in_turn(search, problem);
-  try_lists(search, problem);
+  const std::int64_t pp = std::ssize(problem.stage_of), chunks = std::ssize(problem.stage_of[0]);
+  std::set<int> finalists;
+  const std::int64_t few = std::max(2 * pp, kSearched / (pp * chunks));
+  if (problem.num_micro_batches > few) {
+    const ListProblem fewer = first_micro_batches(problem, static_cast<int>(few));
+    Search search(name, fewer);
+    try_all(search, fewer);
+    finalists = search.improved();
+  }
+  Search search(name, problem, finalists);
+  try_all(search, problem);
   return search.best();
 }
 
