@@ -12,6 +12,8 @@ namespace {
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kTorchSingle = "pytorch_model.bin";
+constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
 constexpr const char* kConfig = "config.json";
 constexpr std::uint64_t kPiece = 16 << 20;
 
@@ -52,46 +54,62 @@ std::vector<fs::path> old_shards(const fs::path& dir) {
 
 HfWeights::HfWeights(const fs::path& dir) {
   if (!is_there(dir)) throw Error(Code::io, "no such directory", dir.string());
-  if (is_there(dir / kIndex)) {
-    const auto index = read_index(dir / kIndex);
-    std::vector<std::string> names;
-    for (const auto& [name, file] : index) names.push_back(file);
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    for (const auto& file : names) add_file(dir / file, &index);
-    for (const auto& [name, file] : index)
-      if (tensors_.count(name) == 0) throw Error(Code::corrupt, fmt::format("{} is not in {}, as the index says", name, file), (dir / kIndex).string());
-    return;
-  }
-  if (is_there(dir / kSingle)) add_file(dir / kSingle, nullptr);
-  else if (is_there(dir / "pytorch_model.bin") || is_there(dir / "pytorch_model.bin.index.json"))
-    throw Error(Code::config, "the weights are pickles, which are not read", dir.string(),
-                "save them as safetensors: model.save_pretrained(DIR, safe_serialization=True)");
+  if (is_there(dir / kIndex)) add_all(dir, kIndex);
+  else if (is_there(dir / kSingle)) add_file(dir / kSingle, nullptr);
+  else if (is_there(dir / kTorchIndex)) add_all(dir, kTorchIndex);
+  else if (is_there(dir / kTorchSingle)) add_file(dir / kTorchSingle, nullptr);
   else
-    throw Error(Code::config, fmt::format("no {} and no {}", kSingle, kIndex), dir.string(), "name the directory of a Hugging Face model");
+    throw Error(Code::config, fmt::format("no {}, no {} and no index of several", kSingle, kTorchSingle), dir.string(),
+                "name the directory of a Hugging Face model");
 }
 
-void HfWeights::add_file(const fs::path& path, const std::map<std::string, std::string>* index) {
-  MappedFile file(path);
-  const auto header = parse_safetensors_header(file.bytes(), file.size(), path.string());
-  for (const auto& entry : header.tensors) {
-    if (index != nullptr) {
-      const auto said = index->find(entry.name);
-      if (said == index->end()) throw Error(Code::corrupt, "has " + entry.name + ", which the index does not name", path.string());
-      if (said->second != path.filename().string()) throw Error(Code::corrupt, "has " + entry.name + ", which the index has elsewhere", path.string());
-    }
-    if (!tensors_.emplace(entry.name, Tensor{entry, paths_.size()}).second)
-      throw Error(Code::corrupt, "has " + entry.name + " a second time", path.string());
-  }
+void HfWeights::add_all(const fs::path& dir, const char* index_name) {
+  const Index index = read_index(dir / index_name);
+  std::vector<std::string> names;
+  for (const auto& [name, file] : index) names.push_back(file);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const auto& file : names) add_file(dir / file, &index);
+  for (const auto& [name, file] : index)
+    if (tensors_.count(name) == 0) throw Error(Code::corrupt, fmt::format("{} is not in {}, as the index says", name, file), (dir / index_name).string());
+}
+
+void HfWeights::add_file(const fs::path& path, const Index* index) {
   paths_.push_back(path);
-  data_start_.push_back(header.data_start);
-  files_.push_back(std::move(file));
+  File& file = files_.emplace_back();
+  const std::size_t place = files_.size() - 1;
+  if (path.extension() == ".bin") {
+    file.torch = std::make_unique<TorchFile>(path);
+    for (auto& t : tensors_of(*file.torch, file.torch->root()).tensors) {
+      SafetensorsEntry e{t.name, t.tensor.dtype_text, t.tensor.dtype, t.tensor.shape, 0, 0};
+      e.end = static_cast<std::uint64_t>(num_elements(e.shape)) * t.tensor.element_bytes;
+      add_tensor({std::move(e), place, std::move(t.tensor)}, index);
+    }
+    return;
+  }
+  file.mapped = MappedFile(path);
+  const auto header = parse_safetensors_header(file.mapped.bytes(), file.mapped.size(), path.string());
+  file.data_start = header.data_start;
+  for (const auto& entry : header.tensors) add_tensor({entry, place}, index);
+}
+
+void HfWeights::add_tensor(Tensor tensor, const Index* index) {
+  const auto& path = paths_[tensor.file];
+  const std::string name = tensor.entry.name;
+  if (index != nullptr) {
+    const auto said = index->find(name);
+    if (said == index->end()) throw Error(Code::corrupt, "has " + name + ", which the index does not name", path.string());
+    if (said->second != path.filename().string()) throw Error(Code::corrupt, "has " + name + ", which the index has elsewhere", path.string());
+  }
+  if (!tensors_.emplace(name, std::move(tensor)).second) throw Error(Code::corrupt, "has " + name + " a second time", path.string());
 }
 
 void HfWeights::read(const std::string& name, const Box& box, std::byte* out) const {
   const Tensor& t = tensors_.at(name);
+  const File& file = files_[t.file];
+  if (t.torch) return file.torch->read(*t.torch, box, out);
   const auto width = static_cast<std::size_t>(bytes_of(*t.entry.dtype, 1));
-  const std::byte* data = files_[t.file].data() + data_start_[t.file] + t.entry.begin;
+  const std::byte* data = file.mapped.data() + file.data_start + t.entry.begin;
   for_each_run(whole(t.entry.shape), box, [&](std::int64_t at, std::int64_t inner, std::int64_t n) {
     std::memcpy(out + static_cast<std::size_t>(inner) * width, data + static_cast<std::size_t>(at) * width,
                 static_cast<std::size_t>(n) * width);

@@ -1,5 +1,6 @@
 #pragma once
-// The files of a Hugging Face model directory: safetensors, one or several with an index, and a config.json.
+// The files of a Hugging Face model directory: safetensors or, to be read, files of torch.save (*.bin), one or several with an
+// index, and a config.json.
 //
 // Code: foreign/hf_files.cc. Tests: tests/foreign/hf_files_test.cc.
 
@@ -7,6 +8,8 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,21 +17,25 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "ckpt/safetensors.h"
+#include "foreign/torch_file.h"
 
 namespace mt {
 
 // Weights of a directory, by name.
 class HfWeights {
  public:
-  // Open model.safetensors.index.json and the files it names, else model.safetensors.
-  //   fails  Error{io} unreadable; Error{config} no weights there, or in pickles (*.bin), with what to do; Error{corrupt}: a
-  //          damaged header, an index that names a file outside the directory or one without the tensor, a tensor twice
-  //   cost   headers; data is mapped
+  // Open model.safetensors.index.json and the files it names, else model.safetensors; without both the same of
+  // pytorch_model.bin.
+  //   fails  Error{io} unreadable; Error{config} no weights there; Error{corrupt}: a damaged header or pickle, an index that
+  //          names a file outside the directory or one without the tensor, a tensor twice
+  //   cost   headers and pickles; data is mapped
   explicit HfWeights(const std::filesystem::path& dir);
 
+  //   entry  of a .bin its dtype_text is torch's word, and begin and end say no more than how many bytes it has
   struct Tensor {
     SafetensorsEntry entry;
     std::size_t file = 0;
+    std::optional<TorchTensor> torch = {};
   };
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   // The path that holds a tensor, for messages.
@@ -38,10 +45,17 @@ class HfWeights {
   void read(const std::string& name, const Box& box, std::byte* out) const;
 
  private:
-  void add_file(const std::filesystem::path& path, const std::map<std::string, std::string>* index);
+  using Index = std::map<std::string, std::string>;
+  struct File {
+    MappedFile mapped;  // of safetensors
+    std::uint64_t data_start = 0;
+    std::unique_ptr<TorchFile> torch;  // of *.bin
+  };
+  void add_all(const std::filesystem::path& dir, const char* index_name);
+  void add_file(const std::filesystem::path& path, const Index* index);
+  void add_tensor(Tensor tensor, const Index* index);
   std::vector<std::filesystem::path> paths_;
-  std::vector<MappedFile> files_;
-  std::vector<std::uint64_t> data_start_;
+  std::vector<File> files_;
   std::map<std::string, Tensor> tensors_;
 };
 

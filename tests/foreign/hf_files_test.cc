@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "foreign/golden_files.h"
 #include "foreign/small_models.h"
 
 namespace mt {
@@ -48,14 +49,48 @@ TEST(HfFiles, AnIndexThatIsWrongIsRefused) {
   EXPECT_NE(error_of(dir / "hf", Code::io), "no error");
 }
 
-TEST(HfFiles, PicklesAndEmptyDirectoriesSayWhatToDo) {
+TEST(HfFiles, DirectoriesWithoutWeightsSayWhatIsThere) {
   const TemporaryDirectory dir;
   std::filesystem::create_directories(dir / "pickles");
   std::ofstream(dir / "pickles/pytorch_model.bin") << "x";
-  EXPECT_CONTAINS(error_of(dir / "pickles", Code::config), "pickles");
+  EXPECT_CONTAINS(error_of(dir / "pickles", Code::corrupt), "is no file of torch.save");
   std::filesystem::create_directories(dir / "empty");
   EXPECT_CONTAINS(error_of(dir / "empty", Code::config), "no model.safetensors");
   EXPECT_NE(error_of(dir / "absent", Code::io), "no error");
+}
+
+TEST(HfFiles, FilesOfTorchAreReadAsSafetensorsAre) {
+  const HfWeights safe(test::golden("hf/llama")), torch(test::golden("torch/llama_bin"));
+  ASSERT_EQ(safe.tensors().size(), torch.tensors().size());
+  for (const auto& [name, t] : safe.tensors()) {
+    const auto& other = torch.tensors().at(name);
+    ASSERT_EQ(other.entry.shape, t.entry.shape) << name;
+    EXPECT_EQ(other.entry.dtype, t.entry.dtype);
+    std::vector<std::byte> a(static_cast<std::size_t>(t.entry.end - t.entry.begin)), b(a.size());
+    safe.read(name, whole(t.entry.shape), a.data());
+    torch.read(name, whole(t.entry.shape), b.data());
+    EXPECT_EQ(a, b) << name;
+  }
+}
+
+TEST(HfFiles, AnIndexOfTorchFilesThatIsWrongIsRefused) {
+  const TemporaryDirectory dir;
+  std::filesystem::copy(test::golden("torch/llama_bin"), dir / "hf");
+  const auto path = dir / "hf/pytorch_model.bin.index.json";
+  const Json index = read_json(path);
+  const auto with = [&](const std::function<void(Json&)>& change) {
+    Json j = index;
+    change(j);
+    write_file_atomic(path, j.dump());
+    return error_of(dir / "hf", Code::corrupt);
+  };
+  const std::string first = index["weight_map"].begin().key();
+  EXPECT_CONTAINS(with([&](Json& j) { j["weight_map"][first] = "../pytorch_model-00001-of-00002.bin"; }), "outside the directory");
+  EXPECT_CONTAINS(with([&](Json& j) { j["weight_map"].erase(first); }), "which the index does not name");
+  EXPECT_CONTAINS(with([&](Json& j) { j["weight_map"]["ghost"] = j["weight_map"][first]; }), "ghost is not in");
+  EXPECT_EQ(with([](Json&) {}), "no error");
+  write_file_atomic(dir / "hf/pytorch_model-00002-of-00002.bin", read_file(dir / "hf/pytorch_model-00001-of-00002.bin"));
+  EXPECT_CONTAINS(error_of(dir / "hf", Code::corrupt), "which the index has elsewhere");
 }
 
 TEST(HfFiles, NothingIsReplacedWithoutForceAndOldShardsGoWithIt) {
