@@ -46,7 +46,7 @@ std::vector<std::string> mapping_problems(std::span<const MappedTensor> map, std
   std::vector<std::string> out;
   std::map<std::string, std::vector<Box>> mine;
   for (const auto& t : map) {
-    std::vector<Box> theirs;
+    std::vector<Box> theirs = t.padding;
     for (const auto& p : t.parts) {
       mine[p.ours].push_back(p.our_box);
       theirs.push_back(p.their_box);
@@ -64,6 +64,7 @@ std::vector<std::string> mapping_problems(std::span<const MappedTensor> map, std
 std::vector<SourcePart> sources_of(const MappedTensor& theirs) {
   std::vector<SourcePart> out;
   for (const auto& p : theirs.parts) out.push_back({p.their_box, p.ours, p.our_box, p.transposed});
+  for (const auto& b : theirs.padding) out.push_back({b, "", b, false});
   return out;
 }
 
@@ -87,7 +88,8 @@ void fill_range(const Dims& shape, std::int64_t begin, std::int64_t end, std::sp
       MT_CHECK(from.size() == both->size(), "{} elements for {}", from.size(), both->size());
       const auto n = static_cast<std::size_t>(both->size()) * width;
       bytes.resize(n);
-      read(part.source, from, bytes.data());
+      if (part.source.empty()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+      else read(part.source, from, bytes.data());
       const std::byte* source = bytes.data();
       if (part.transposed) {
         const auto d = from.extent.size();

@@ -26,10 +26,12 @@ struct MappedPart {
   bool transposed = false;
 };
 
+//   padding  boxes of theirs that stand for nothing: passed over when read, zeros when written
 struct MappedTensor {
   std::string name;
   Dims shape;
   std::vector<MappedPart> parts;
+  std::vector<Box> padding = {};
 };
 
 // What is named, and its shape.
@@ -38,14 +40,14 @@ struct NamedShape {
   Dims shape;
 };
 
-// Every element of every foreign tensor and of every one of ours is in exactly one part.
+// Every element of every foreign tensor and of every one of ours is in exactly one part, or in padding.
 //   gives  what is not so, a sentence each, naming the tensor; empty when all is
 std::vector<std::string> mapping_problems(std::span<const MappedTensor> map, std::span<const NamedShape> ours);
 
 // A part seen from the tensor that is being written.
 struct SourcePart {
   Box target;          // of the tensor written
-  std::string source;  // tensor read
+  std::string source;  // tensor read; empty: zeros
   Box box;             // of it
   bool transposed = false;
 };

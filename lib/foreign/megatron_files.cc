@@ -1,0 +1,216 @@
+#include "foreign/megatron_files.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "ckpt/iterations.h"
+#include "ckpt/store.h"
+
+namespace mt {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kFile = "model_optim_rng.pt";
+// Ends of names that hold no weights.
+constexpr std::array<std::string_view, 3> kIgnored = {"_extra_state", ".inv_freq", ".rotary_pos_emb"};
+
+bool is_ignored(std::string_view name) {
+  return std::any_of(kIgnored.begin(), kIgnored.end(), [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// Numbers behind "mp_rank_".
+std::optional<std::vector<int>> rank_numbers(const std::string& name) {
+  constexpr std::string_view kStart = "mp_rank_";
+  if (!name.starts_with(kStart)) return std::nullopt;
+  std::vector<int> out;
+  for (std::size_t at = kStart.size(); at <= name.size();) {
+    const auto end = std::min(name.find('_', at), name.size());
+    const auto digits = name.substr(at, end - at);
+    if (digits.empty() || digits.size() > 6 || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+    out.push_back(std::stoi(digits));
+    at = end + 1;
+  }
+  return out.size() <= 3 ? std::optional(out) : std::nullopt;
+}
+
+std::int64_t whole(const Json& args, const char* key, std::int64_t otherwise) {
+  return args.contains(key) && args[key].is_number_integer() ? args[key].get<std::int64_t>() : otherwise;
+}
+
+// The chunks of a file: "model", or "model0", "model1" ...
+std::vector<PickleValue> chunks_of(const TorchFile& file) {
+  const PickleValue root = file.root();
+  std::vector<PickleValue> out;
+  if (const auto one = root.find("model")) out.push_back(*one);
+  for (int i = 0; out.size() == static_cast<std::size_t>(i); ++i) {
+    const auto next = root.find(fmt::format("model{}", i));
+    if (next) out.push_back(*next);
+  }
+  if (out.empty()) throw Error(Code::config, "holds no model", file.where(), "wanted what Megatron's --ckpt-format torch saves");
+  return out;
+}
+
+// Layers of a chunk, by its names.
+int layers_in(const TorchTensors& t) {
+  int layers = 0;
+  for (const auto& named : t.tensors) {
+    const auto name = megatron_name(named.name, 0, 0);
+    constexpr std::string_view kLayers = "decoder.layers.";
+    if (name.starts_with(kLayers)) layers = std::max(layers, std::atoi(name.c_str() + kLayers.size()) + 1);
+  }
+  return layers;
+}
+
+}  // namespace
+
+fs::path megatron_directory(const fs::path& path, std::optional<std::int64_t> iteration) {
+  std::error_code ec;
+  if (!fs::exists(path, ec)) throw Error(Code::io, "no such directory", path.string());
+  const auto is_one = [](const fs::path& dir) {
+    const auto f = detect_format(dir);
+    return f == CheckpointFormat::megatron_torch || f == CheckpointFormat::megatron_torch_dist;
+  };
+  if (!iteration && is_one(path)) return path;
+  fs::path dir;
+  if (iteration) {
+    dir = path / iteration_name(*iteration);
+  } else {
+    const auto tracker = path / kTrackerName;
+    if (!fs::exists(tracker, ec)) throw Error(Code::config, "no checkpoint of Megatron's there", path.string(), "a --save directory of Megatron's, or an iter_0000000 in it");
+    std::string text = read_file(tracker);
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+    dir = text == "release" ? path / "release" : path / iteration_name(read_tracker(path).value_or(0));
+  }
+  if (!fs::exists(dir, ec)) throw Error(Code::config, "is not there", dir.string());
+  if (!is_one(dir)) throw Error(Code::config, "holds no checkpoint of Megatron's", dir.string());
+  return dir;
+}
+
+MegatronFiles::MegatronFiles(const fs::path& dir) : dir_(dir) {
+  std::map<std::vector<int>, std::string> names;
+  std::error_code ec;
+  for (const auto& e : fs::directory_iterator(dir, ec))
+    if (const auto numbers = rank_numbers(e.path().filename().string())) names[*numbers] = e.path().filename().string();
+  if (ec) throw Error(Code::io, "cannot be listed: " + ec.message(), dir.string());
+  if (names.empty()) throw Error(Code::config, "no mp_rank_00 there", dir.string());
+  open_first(names.begin()->second);
+  const std::size_t numbers = names.begin()->first.size();
+  for (const auto& [n, name] : names) {
+    if (n.size() != numbers) throw Error(Code::config, fmt::format("{} and {}: ranks of several layouts", names.begin()->second, name), dir.string());
+    Rank r{n[0], 0, 0, name};
+    // One number behind the tensor rank is the pipeline's where there is one.
+    if (numbers == 3) r.pp = n[1], r.ep = n[2];
+    else if (numbers == 2) (whole(args_, "pipeline_model_parallel_size", 2) > 1 ? r.pp : r.ep) = n[1];
+    ranks_.push_back(r);
+    cut_.tp = std::max(cut_.tp, r.tp + 1);
+    cut_.pp = std::max(cut_.pp, r.pp + 1);
+    cut_.ep = std::max(cut_.ep, r.ep + 1);
+  }
+  require_all_ranks();
+  open_ranks();
+}
+
+void MegatronFiles::open_first(const std::string& name) {
+  const TorchFile first(dir_ / name / kFile);
+  const auto args = first.root().find("args");
+  if (!args || !args->is(PickleKind::object) || !args->state())
+    throw Error(Code::config, "holds no args, so what model it is cannot be known", first.where());
+  args_ = plain_json(*args->state());
+  if (!args_.is_object()) throw Error(Code::config, "its args are no list of names and values", first.where());
+  if (const auto i = first.root().find("iteration"); i && i->is(PickleKind::integer)) iteration_ = std::max<std::int64_t>(0, i->integer());
+  if (const auto v = first.root().find("checkpoint_version"); v && !v->is_none()) version_ = v->number();
+  optimizer_ = first.root().find("optimizer").has_value();
+  cut_.padded_vocab = whole(args_, "padded_vocab_size", 0);
+  if (version_ > 0 && version_ < 2)
+    throw Error(Code::config, fmt::format("checkpoint_version {}: its order of queries, keys and values is not read", version_), first.where(),
+                "load and save it with a Megatron of 2020 or later");
+  cut_.qkv_by_part = version_ == 0;
+}
+
+void MegatronFiles::require_all_ranks() const {
+  std::vector<std::string> missing;
+  for (int tp = 0; tp < cut_.tp; ++tp)
+    for (int pp = 0; pp < cut_.pp; ++pp)
+      for (int ep = 0; ep < cut_.ep; ++ep)
+        if (std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.tp == tp && r.pp == pp && r.ep == ep; }))
+          missing.push_back(fmt::format("rank tp {}, pp {}, ep {} is missing", tp, pp, ep));
+  for (const auto& [key, n] : {std::pair("tensor_model_parallel_size", cut_.tp), std::pair("pipeline_model_parallel_size", cut_.pp),
+                               std::pair("expert_model_parallel_size", cut_.ep)})
+    if (const auto said = whole(args_, key, n); said != n) missing.push_back(fmt::format("args.{} is {}, and {} are there", key, said, n));
+  if (const auto etp = whole(args_, "expert_tensor_parallel_size", cut_.tp); cut_.ep > 1 && etp != cut_.tp)
+    missing.push_back(fmt::format("args.expert_tensor_parallel_size is {}, which is read of torch_dist checkpoints alone", etp));
+  if (!missing.empty()) refuse_all(missing, dir_.string());
+}
+
+void MegatronFiles::open_ranks() {
+  // Layers of the chunks of every pipeline rank, by the first rank that has them.
+  std::map<std::pair<int, int>, int> layers;  // (pp, chunk)
+  std::vector<std::vector<TorchTensors>> all;
+  for (const auto& r : ranks_) {
+    const TorchFile& file = files_.emplace_back(dir_ / r.name / kFile);
+    const auto chunks = chunks_of(file);
+    if (files_.size() > 1 && static_cast<int>(chunks.size()) != chunks_)
+      throw Error(Code::config, fmt::format("has {} model chunks, other ranks have {}", chunks.size(), chunks_), file.where());
+    chunks_ = static_cast<int>(chunks.size());
+    auto& tensors = all.emplace_back();
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      tensors.push_back(tensors_of(file, chunks[c]));
+      const int n = layers_in(tensors.back());
+      const auto [known, fresh] = layers.emplace(std::pair(r.pp, static_cast<int>(c)), n);
+      if (!fresh && known->second != n)
+        throw Error(Code::config, fmt::format("has {} layers, another rank of its stage {}", n, known->second), file.where());
+    }
+  }
+  for (int stage = 0; stage < cut_.pp * chunks_; ++stage) cut_.stage_layers.push_back(layers.at({stage % cut_.pp, stage / cut_.pp}));
+  for (std::size_t i = 0; i < ranks_.size(); ++i) add_rank(ranks_[i], files_[i], all[i]);
+}
+
+void MegatronFiles::add_rank(const Rank& r, const TorchFile& file, std::vector<TorchTensors>& chunks) {
+  const int experts = static_cast<int>(whole(args_, "num_experts", 0)) / cut_.ep;
+  for (int c = 0; c < chunks_; ++c) {
+    int first_layer = 0;
+    for (int s = 0; s < c * cut_.pp + r.pp; ++s) first_layer += cut_.stage_layers[static_cast<std::size_t>(s)];
+    for (auto& t : chunks[static_cast<std::size_t>(c)].tensors) {
+      if (is_ignored(t.name)) continue;
+      const auto name = r.name + "/" + megatron_name(t.name, first_layer, experts * r.ep);
+      SourceTensor s{t.tensor.dtype, t.tensor.dtype_text, file.where(), t.tensor.shape,
+                     [&file, view = t.tensor](const Box& box, std::byte* out) { file.read(view, box, out); }};
+      if (!sources_.emplace(name, std::move(s)).second) throw Error(Code::corrupt, name + " is there twice", file.where());
+    }
+  }
+}
+
+std::string MegatronFiles::name_of(int tp, int pp, int ep) const {
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.tp == tp && r.pp == pp && r.ep == ep; });
+  MT_CHECK(found != ranks_.end(), "no rank {} {} {}", tp, pp, ep);
+  return found->name + "/";
+}
+
+void MegatronFiles::fill(const ModelSpec& model, NativeImport& what) const {
+  if (const int layers = std::accumulate(cut_.stage_layers.begin(), cut_.stage_layers.end(), 0); layers != model.num_layers())
+    throw Error(Code::config, fmt::format("its files hold {} layers, its args say {}", layers, model.num_layers()), dir_.string());
+  for (const auto& r : ranks_)
+    for (int stage = r.pp; stage < cut_.pp * chunks_; stage += cut_.pp)
+      for (auto& t : megatron_tensors(model, cut_, r.tp, stage, r.ep, dir_.string())) {
+        t.theirs.name = r.name + "/" + t.theirs.name;
+        if (!t.replica) {
+          what.map.push_back(std::move(t.theirs));
+          continue;
+        }
+        t.replica->name = t.theirs.name;
+        t.replica->of = name_of(t.of_tp, t.of_stage % cut_.pp, t.of_ep) + t.replica->of;
+        what.copies.push_back(std::move(*t.replica));
+      }
+  // One stage that holds both tied tables may have written the head too.
+  for (const auto& r : ranks_)
+    if (const auto head = r.name + "/output_layer.weight"; model.tied && cut_.pp * chunks_ == 1 && sources_.count(head) > 0) {
+      const auto& shape = sources_.at(head).shape;
+      what.copies.push_back({head, r.name + "/embedding.word_embeddings.weight", mt::whole(shape), mt::whole(shape)});
+    }
+}
+
+}  // namespace mt

@@ -1,0 +1,72 @@
+#pragma once
+// Tensors of another program, wherever its files have them, and a checkpoint of ours made of them by a table of boxes.
+//
+// Counted both ways: every source tensor is in the table or of no weight, every tensor of ours is made exactly once, or
+// nothing is written.
+// Code: foreign/source_tensors.cc. Tests: tests/foreign/megatron_test.cc, tests/foreign/meta_files_test.cc.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "ckpt/store.h"
+#include "foreign/tensor_map.h"
+#include "layout/model_spec.h"
+
+namespace mt {
+
+// One of them.
+//   where  its file, for messages
+//   read   elements of a box, row-major
+struct SourceTensor {
+  std::optional<DType> dtype;
+  std::string dtype_text, where;
+  Dims shape;
+  std::function<void(const Box& box, std::byte* out)> read;
+};
+using SourceTensors = std::map<std::string, SourceTensor>;
+
+// Tensors that are the same as others: copies on other ranks, heads tied to a table. They are used when they are equal.
+struct TensorCopy {
+  std::string name, of;
+  Box box, of_box;  // what of each; the rest of `name` is padding
+};
+
+// What becomes a checkpoint.
+//   consumed_samples, iteration, training  as in CheckpointMeta
+//   specs  what is kept beside model, layout and dtype, under keys of their own
+struct NativeImport {
+  std::filesystem::path root;  // a --save directory
+  std::string version;         // of the program
+  std::string from;            // for messages
+  ModelSpec model;
+  std::vector<MappedTensor> map;
+  std::vector<TensorCopy> copies;
+  std::int64_t iteration = 0, consumed_samples = 0;
+  Json specs = Json::object();
+};
+
+struct Converted {
+  std::filesystem::path path;
+  std::size_t tensors = 0;  // theirs
+  std::uint64_t bytes = 0;  // of ours
+  std::vector<std::string> notices;
+};
+
+// Write it. Weights keep their bits and dtypes.
+//   fails  Error{config}: tensors missing, left over, of another shape or of no floating type, copies that differ, all
+//          named, and nothing is left; Error{io}; what `read` throws
+//   cost   every byte is read once and written once, a copy once more; 64 MiB
+Converted import_tensors(const SourceTensors& sources, const NativeImport& what, const BytesDone& progress = {});
+
+// The first four sentences and how many more there are, as Error{config}.
+[[noreturn]] void refuse_all(const std::vector<std::string>& problems, const std::string& where, const std::string& hint = "");
+
+}  // namespace mt
