@@ -1,0 +1,32 @@
+#pragma once
+// Models in GGUF files into checkpoints of ours: those of architecture llama (Mistral's are, too) and qwen2.
+//
+// Of llama the rows of queries and keys lie in pairs there and in halves here; of qwen2 they lie in halves already.
+// Code: foreign/gguf_convert.cc. Tests: tests/foreign/gguf_test.cc.
+
+#include <filesystem>
+#include <string>
+
+#include "foreign/source_tensors.h"
+
+namespace mt {
+
+struct GgufImport {
+  std::filesystem::path from;  // a file
+  std::filesystem::path root;  // a --save directory
+  std::int64_t iteration = 0;
+  std::string version;         // of the program, for the manifest
+};
+
+// True for a file that begins as one of these does.
+bool is_gguf(const std::filesystem::path& path);
+
+// Tensors by their names there, without readers.   fails  as GgufFile
+SourceTensors gguf_tensors(const std::filesystem::path& path);
+
+// F32, F16 and BF16 keep their bits, Q8_0 becomes f32, and a notice counts those.
+//   fails  Error{config}: another architecture, values that are missing or not represented, tensors of other types (named);
+//          as GgufFile and import_tensors; nothing is left then
+Converted import_gguf(const GgufImport& what, const BytesDone& progress = {});
+
+}  // namespace mt
