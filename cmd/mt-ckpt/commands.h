@@ -43,6 +43,19 @@ class LateProgress {
 // The checkpoint an argument names; what was passed over is told on stderr.
 Resolved resolve_and_tell(const std::string& path, std::optional<std::int64_t> iteration);
 
+// Which program's checkpoint an argument names: "hf", "meta", "gguf", "megatron" or "megatron-dist"; "" where it is ours, or nothing known.
+//   fails  Error{config}: one that is known and not read
+std::string foreign_format(const std::string& path, std::optional<std::int64_t> iteration);
+
+// Print what such a checkpoint says of itself, from its headers.
+struct ForeignInfo {
+  std::string path;
+  std::optional<std::int64_t> iteration;
+  std::string format;
+  bool tensors = false;
+};
+int foreign_info(const ForeignInfo& what, bool json);
+
 // The one positional argument of a command.   fails  Error{usage}
 std::string only_argument(const std::vector<std::string>& arguments, const std::string& word);
 

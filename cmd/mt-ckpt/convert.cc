@@ -1,20 +1,29 @@
-// mt-ckpt convert: between checkpoints of ours and models of Hugging Face.
+// mt-ckpt convert: between checkpoints of ours and those of other programs.
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "ckpt/one_save.h"
+#include "foreign/gguf_convert.h"
 #include "foreign/hf_convert.h"
+#include "foreign/megatron_convert.h"
+#include "foreign/megatron_export.h"
+#include "foreign/megatron_files.h"
+#include "foreign/meta_files.h"
 #include "mt-ckpt/commands.h"
 
 namespace mt {
 namespace {
 
 struct Arguments {
-  std::string from, to, load, save, family, like;
-  std::optional<std::int64_t> iteration;
+  std::string from, to, load, save, family, like, transformer_impl;
+  std::optional<std::int64_t> iteration, vocab_size;
+  std::optional<int> tp, pp, ep;
   double max_shard_gb = 5;
   bool force = false;
 };
@@ -40,6 +49,7 @@ void tell(const HfConverted& done, const char* format, bool json) {
   cli::row({"path", "format", "tensors", "bytes"});
   cli::row({done.path.string(), format, std::to_string(done.tensors), std::to_string(done.bytes)});
 }
+void tell(const Converted& done, const char* format, bool json) { tell(HfConverted{done.path, done.tensors, done.bytes, done.notices}, format, json); }
 
 int to_hf(const Arguments& a, bool json) {
   const Reader reader(resolve_and_tell(a.load, a.iteration).dir);
@@ -65,41 +75,117 @@ int from_hf(const Arguments& a, bool json) {
   return 0;
 }
 
+int from_meta(const Arguments& a, bool json) {
+  const MetaImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
+  const OneSave lock(a.save, what.iteration, a.force);
+  LateProgress progress("converting");
+  tell(import_meta(what, std::ref(progress)), "native", json);
+  return 0;
+}
+
+int from_gguf(const Arguments& a, bool json) {
+  const GgufImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
+  const OneSave lock(a.save, what.iteration, a.force);
+  LateProgress progress("converting");
+  tell(import_gguf(what, std::ref(progress)), "native", json);
+  return 0;
+}
+
+int to_megatron(const Arguments& a, bool json) {
+  const Reader reader(resolve_and_tell(a.load, a.iteration).dir);
+  MegatronExport what;
+  what.root = a.save;
+  what.dist = a.to == "megatron-dist";
+  what.force = a.force;
+  what.transformer_engine = a.transformer_impl != "local";
+  for (const auto& [option, size, name] : {std::tuple(&a.tp, &what.tp, "--target-tensor-parallel-size"), std::tuple(&a.pp, &what.pp, "--target-pipeline-parallel-size"),
+                                           std::tuple(&a.ep, &what.ep, "--target-expert-parallel-size")}) {
+    *size = option->value_or(1);
+    if (*size < 1 || *size > 1024) throw Error(Code::usage, fmt::format("wanted 1 to 1024, found {}", *size), name);
+  }
+  LateProgress progress("converting");
+  tell(export_megatron(reader, what, std::ref(progress)), a.to.c_str(), json);
+  return 0;
+}
+
+int from_megatron(const Arguments& a, bool json) {
+  const MegatronImport what{a.load, a.save, a.iteration, a.vocab_size, cli::version()};
+  const OneSave lock(a.save, megatron_iteration(megatron_directory(a.load, a.iteration)), a.force);
+  LateProgress progress("converting");
+  tell(import_megatron(what, std::ref(progress)), "native", json);
+  return 0;
+}
+
+// A format this tool reads and writes, and what becomes of it.
+struct Format {
+  const char* name;
+  const char* text;
+  int (*to_native)(const Arguments&, bool json);
+  int (*from_native)(const Arguments&, bool json);
+};
+constexpr Format kFormats[] = {{"hf", "a model of Hugging Face", from_hf, to_hf},
+                               {"meta", "a model as Meta publishes its own", from_meta, nullptr},
+                               {"gguf", "a model in a GGUF file", from_gguf, nullptr},
+                               {"megatron", "a checkpoint of Megatron's, of format torch", from_megatron, to_megatron},
+                               {"megatron-dist", "a checkpoint of Megatron's, of format torch_dist", from_megatron, to_megatron}};
+
+const Format& format_named(const std::string& name) {
+  return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.name == name; });
+}
+
 // Where the format is not said, what lies there says it.
 std::string format_of(const Arguments& a) {
   if (!a.from.empty()) return a.from;
   std::error_code ec;
   if (!fs::exists(a.load, ec)) throw Error(Code::io, "no such directory", a.load);
-  const auto format = detect_format(a.load);
-  if (format == CheckpointFormat::hugging_face || fs::exists(fs::path(a.load) / "config.json", ec)) return "hf";
-  if (format == CheckpointFormat::native || fs::exists(fs::path(a.load) / "latest_checkpointed_iteration.txt", ec)) return "native";
-  throw Error(Code::config, fmt::format("holds {}, which is not converted", format_name(format)), a.load, "--from native or --from hf");
+  const auto found = foreign_format(a.load, a.iteration);
+  if (found.empty()) return "native";
+  log::info("{}: {}", a.load, format_named(found).text);
+  return found;
+}
+
+// Options of one direction given for another.
+void require_direction(const Arguments& a, const std::string& from, const std::string& to) {
+  if (to != "hf" && (!a.family.empty() || !a.like.empty()))
+    throw Error(Code::usage, "--hf-family and --like are for --to hf", "", from == "native" ? "" : "what lies there says the family");
+  if (a.vocab_size && from.rfind("megatron", 0) != 0) throw Error(Code::usage, "is for --from megatron", "--vocab-size");
+  if (to != "megatron" && (a.tp || a.pp || a.ep)) throw Error(Code::usage, "target sizes are for --to megatron", "", "torch_dist is loaded by any layout");
+  if (to.rfind("megatron", 0) != 0 && !a.transformer_impl.empty()) throw Error(Code::usage, "is for --to megatron", "--transformer-impl");
 }
 
 int convert(const Arguments& a, bool json) {
   if (a.load.empty()) throw Error(Code::usage, "nothing to read", "--load");
   if (a.save.empty()) throw Error(Code::usage, "no directory to write to", "--save");
-  const std::string from = format_of(a), to = a.to.empty() ? (from == "hf" ? "native" : "hf") : a.to;
+  const std::string from = format_of(a), to = a.to.empty() ? (from == "native" ? "hf" : "native") : a.to;
   if (from == to) throw Error(Code::usage, "--from and --to are the same format, " + from, "", "mt-reshard rewrites a checkpoint of ours");
-  if (from == "hf" && (!a.family.empty() || !a.like.empty()))
-    throw Error(Code::usage, "--hf-family and --like are for --to hf", "", "config.json says the family");
+  if (from != "native" && to != "native")
+    throw Error(Code::usage, fmt::format("from {} to {} is two steps", from, to), "", "convert it --to native first");
+  require_direction(a, from, to);
   if (!(a.max_shard_gb > 0 && a.max_shard_gb <= 1e6)) throw Error(Code::usage, fmt::format("{} is no size", a.max_shard_gb), "--max-shard-size");
   std::error_code ec;
   if (fs::equivalent(a.load, a.save, ec)) throw Error(Code::config, "source and destination are the same directory", a.save);
-  return from == "hf" ? from_hf(a, json) : to_hf(a, json);
+  return from == "native" ? format_named(to).from_native(a, json) : format_named(from).to_native(a, json);
 }
 
 }  // namespace
 
 cli::Command convert_command() {
-  return {"convert", "a model of Hugging Face into a checkpoint, or back",
+  return {"convert", "a checkpoint of another program into one of ours, or back",
           [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
             auto a = std::make_shared<Arguments>();
-            table.add("load", a->load, "DIRECTORY", "what to read: a model with config.json, or a checkpoint");
+            table.add("load", a->load, "PATH", "what to read: a model of another program, or a checkpoint");
             table.add("save", a->save, "DIRECTORY", "where to write");
-            table.add("from", a->from, "F", "native or hf; what lies in --load when not given").choices = {"native", "hf"};
-            table.add("to", a->to, "F", "native or hf; the other one when not given").choices = {"native", "hf"};
+            table.add("from", a->from, "F", "native, hf, meta, gguf, megatron or megatron-dist; what lies in --load when not given")
+                .choices = {"native", "hf", "meta", "gguf", "megatron", "megatron-dist"};
+            table.add("to", a->to, "F", "native, hf, megatron or megatron-dist; native, of ours hf, when not given")
+                .choices = {"native", "hf", "megatron", "megatron-dist"};
             table.add("ckpt-step", a->iteration, "N", "iteration to read instead of the tracker's, or to write a model as (0)");
+            table.add("vocab-size", a->vocab_size, "N", "from megatron: tokens without padding, where its args do not say");
+            table.add("target-tensor-parallel-size", a->tp, "N", "to megatron: tensor ranks it is for (1)");
+            table.add("target-pipeline-parallel-size", a->pp, "N", "to megatron: pipeline ranks it is for (1)");
+            table.add("target-expert-parallel-size", a->ep, "N", "to megatron: expert ranks it is for (1)");
+            table.add("transformer-impl", a->transformer_impl, "IMPL", "to megatron: whose names norms have, transformer_engine (default) or local")
+                .choices = {"transformer_engine", "local"};
             table.add("hf-family", a->family, "NAME", "to hf: model_type to write; the one it came from, or the first that fits");
             table.add("like", a->like, "DIRECTORY", "to hf: the model this began as; its other config keys and tokenizer files are kept");
             table.add("max-shard-size", a->max_shard_gb, "GB", "to hf: most bytes of a file, in 1e9");

@@ -104,7 +104,9 @@ void print_head(const Json& head, const CheckpointMeta& meta) {
 }
 
 int info(const Arguments& a, bool json) {
-  const auto r = resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration);
+  const auto& path = only_argument(a.paths, "CHECKPOINT");
+  if (const auto format = foreign_format(path, a.iteration); !format.empty()) return foreign_info({path, a.iteration, format, a.tensors}, json);
+  const auto r = resolve_and_tell(path, a.iteration);
   const auto m = read_manifest(r.dir);
   std::int64_t elements = 0;
   std::uint64_t file_bytes = 0;
