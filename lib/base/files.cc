@@ -1,6 +1,8 @@
 #include "base/files.h"
 
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -207,6 +209,26 @@ void OutputFile::publish() {
   if (partial_) ::unlink(temporary_.c_str());  // still there where a killed run had given the file both names
   temporary_.clear();
   fsync_directory(parent_of(path_));
+}
+
+// The process that made a temporary of `output`, or 0.
+static pid_t maker_of(const std::string& name, const std::string& output) {
+  const std::string front = output + ".tmp.";
+  if (name.size() <= front.size() || name.compare(0, front.size(), front) != 0) return 0;
+  pid_t pid = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + front.size(), end, pid);
+  return error == std::errc() && stop == end && pid > 0 ? pid : 0;
+}
+
+std::vector<fs::path> stale_temporaries(const fs::path& path) {
+  std::vector<fs::path> stale;
+  std::error_code error;
+  for (fs::directory_iterator entry(parent_of(path), error), end; !error && entry != end; entry.increment(error)) {
+    const pid_t pid = maker_of(entry->path().filename().string(), path.filename().string());
+    if (pid != 0 && ::kill(pid, 0) != 0 && errno == ESRCH) stale.push_back(path.parent_path() / entry->path().filename());
+  }
+  return stale;
 }
 
 void OutputFile::commit() {

@@ -68,6 +68,9 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
+// What processes of this machine that are no more left beside `path`: `<path>.tmp.<pid>`, spelled as `path` is.
+std::vector<fs::path> stale_temporaries(const fs::path& path);
+
 // `<path>.partial`, where OutputFile::partial writes.
 fs::path partial_path(const fs::path& path);
 

@@ -1,10 +1,7 @@
 #include "data/output_check.h"
 
-#include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -47,16 +44,6 @@ void check_place(const fs::path& output, bool force) {
   }
 }
 
-// The process that made a temporary of `output`, or 0.
-pid_t maker_of(const std::string& name, const std::string& output) {
-  const std::string front = output + ".tmp.";
-  if (name.size() <= front.size() || name.compare(0, front.size(), front) != 0) return 0;
-  pid_t pid = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + front.size(), end, pid);
-  return error == std::errc() && stop == end && pid > 0 ? pid : 0;
-}
-
 }  // namespace
 
 void check_outputs(const OutputFiles& files) {
@@ -81,19 +68,10 @@ void check_outputs(const OutputFiles& files) {
 int remove_stale_temporaries(const OutputFiles& files) {
   int removed = 0;
   for (const std::string& name : files.outputs) {
-    const fs::path output = name;
-    const fs::path parent = output.has_parent_path() ? output.parent_path() : fs::path(".");
-    std::error_code error;
-    std::vector<fs::path> stale;
-    for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
-      const pid_t pid = maker_of(entry->path().filename().string(), output.filename().string());
-      if (pid == 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
-      const auto is_this = [&](const std::string& input) { return same_file(entry->path(), readable(input)); };
-      if (std::none_of(files.inputs.begin(), files.inputs.end(), is_this))
-        stale.push_back(output.parent_path() / entry->path().filename());
-    }
-    for (const fs::path& path : stale) {
-      if (!fs::remove(path, error) || error) continue;
+    for (const fs::path& path : stale_temporaries(name)) {
+      const auto is_this = [&](const std::string& input) { return same_file(path, readable(input)); };
+      std::error_code error;
+      if (std::any_of(files.inputs.begin(), files.inputs.end(), is_this) || !fs::remove(path, error) || error) continue;
       log::info("removed {}, left by a run that was killed", path.string());
       ++removed;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <memory>
 
 #include "base/error.h"
@@ -138,9 +139,10 @@ std::vector<std::string> write_hf(const HfOutput& output, std::span<const HfTens
   for (const auto& name : all)
     if (!output.force && is_there(output.dir / name))
       throw Error(Code::config, "is there already", (output.dir / name).string(), "another directory, or --force replaces it");
-  // A directory that was a model is none until the new one is whole.
-  for (const char* old : {kConfig, kIndex, kSingle}) fs::remove(output.dir / old, ec);
+  for (const auto& name : all)
+    for (const auto& left : stale_temporaries(output.dir / name)) fs::remove(left, ec);
   Json map = Json::object();
+  std::deque<OutputFile> written;
   const auto piece = std::make_unique<std::byte[]>(kPiece);
   for (std::size_t f = 0; f < files.size(); ++f) {
     std::vector<SafetensorsEntry> entries;
@@ -153,7 +155,7 @@ std::vector<std::string> write_hf(const HfOutput& output, std::span<const HfTens
       entries.push_back(std::move(e));
       map[tensors[i].name] = names[f];
     }
-    OutputFile file(output.dir / names[f]);
+    OutputFile& file = written.emplace_back(output.dir / names[f]);
     const auto header = make_safetensors_header(entries, {{"format", "pt"}});
     file.write(header.data(), header.size());
     for (std::size_t i = files[f].first; i < files[f].second; ++i)
@@ -162,8 +164,11 @@ std::vector<std::string> write_hf(const HfOutput& output, std::span<const HfTens
         fill(i, at, end, piece.get());
         file.write(piece.get(), static_cast<std::size_t>(end - at));
       }
-    file.commit();
+    file.finish();
   }
+  // What was a model stays one until all of the new one is on the disk; for the moment of the renames it is none.
+  for (const char* old : {kConfig, kIndex, kSingle}) fs::remove(output.dir / old, ec);
+  for (auto& file : written) file.publish();
   for (const auto& old : old_shards(output.dir))
     if (std::find(names.begin(), names.end(), old.filename().string()) == names.end()) fs::remove(old, ec);
   if (files.size() > 1) write_file_atomic(output.dir / kIndex, Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");

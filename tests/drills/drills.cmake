@@ -17,6 +17,8 @@ mt_script_test(drill.signals.storm drills/signals.sh ARGS solo 100 LABELS nightl
 # kill -9 at random moments, and at every file operation of a save: a sample always, everything in the full run.
 mt_script_test(drill.kill_anywhere.50 drills/kill_anywhere.sh ARGS 50 LABELS "cli;mpi")
 mt_script_test(drill.kill_anywhere.500 drills/kill_anywhere.sh ARGS 500 LABELS "nightly;mpi")
+mt_script_test(drill.kill_rewrite.50 drills/kill_rewrite.sh ARGS 50 LABELS cli)
+mt_script_test(drill.kill_rewrite.500 drills/kill_rewrite.sh ARGS 500 LABELS nightly)
 foreach(mode wait async)
   mt_script_test(drill.kill_in_save.threads.${mode} drills/kill_in_save.sh ARGS threads ${mode} LABELS nightly)
   mt_script_test(drill.kill_in_save.mpi.${mode} drills/kill_in_save.sh ARGS mpi ${mode} LABELS "nightly;mpi")
