@@ -22,6 +22,7 @@ struct AsciiBlock {
   std::uint64_t apostrophe = 0;
   std::uint64_t control = 0;  // below 0x20 and no white space, and 0x7F
   std::uint64_t high = 0;  // not ASCII; in no other mask
+  std::uint64_t continuation = 0;  // of characters beyond ASCII all bytes but the first; see tokenizer/wide_block.h
 };
 
 // Classify the 64 bytes at s.   cost  about 40 instructions with SSE2
@@ -66,6 +67,23 @@ inline AsciiBlock classify_block(const char* s) {
 #endif
   block.control &= ~block.space;
   return block;
+}
+
+// Bytes that continue a character.   needs, cost  as classify_block
+inline std::uint64_t continuation_bits(const char* s) {
+  std::uint64_t found = 0;
+#if defined(__SSE2__)
+  for (int part = 0; part < 4; ++part) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + 16 * part));
+    const int mask = _mm_movemask_epi8(_mm_cmplt_epi8(v, _mm_set1_epi8(static_cast<char>(0xC0))));
+    found |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(mask)) << (16 * part);
+  }
+#else
+  for (std::size_t k = 0; k < kBlockBytes; ++k) {
+    found |= static_cast<std::uint64_t>((static_cast<unsigned char>(s[k]) & 0xC0) == 0x80) << k;
+  }
+#endif
+  return found;
 }
 
 // Of letters: which are capitals.   needs, cost  as classify_block

@@ -59,11 +59,18 @@ std::string bytes_of_token(std::string_view token) {
 }
 
 ByteLevelBpe::ByteLevelBpe(ByteLevelBpeParts parts) : parts_(std::move(parts)), merges_(parts_.merges, parts_.order) {
+  bool own = true;  // every byte has a token of its own, so that a token's bytes are the text's
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
-    byte_ids_[static_cast<std::size_t>(b)] = parts_.tokens.find({&byte, 1}).value_or(parts_.unknown.value_or(-1));
+    const std::optional<Id> id = parts_.tokens.find({&byte, 1});
+    own &= id.has_value();
+    byte_ids_[static_cast<std::size_t>(b)] = id.value_or(parts_.unknown.value_or(-1));
   }
   merges_.set_bytes(byte_ids_);
+  if (own) {
+    borders_.emplace();
+    for (const Merge& m : parts_.merges) borders_->add(parts_.tokens.token(m.result));
+  }
   all_bytes_ = *std::min_element(byte_ids_.begin(), byte_ids_.end()) >= 0;
   std::sort(parts_.added_only.begin(), parts_.added_only.end());
   added_ = AddedTokens(parts_.added, [this](const std::string& content) {
@@ -138,19 +145,50 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
 void ByteLevelBpe::encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                                  std::vector<Id>& out) const {
   encode_cached(TouchingPieces(text.data(), lengths, text.data() + text.size()), lengths.size(), scratch, out,
-                [this](std::string_view piece, std::vector<Id>& ids) { encode_piece(piece, ids); });
+                [&](std::string_view piece, std::vector<Id>& ids) { encode_piece(piece, scratch, ids); });
 }
 
-void ByteLevelBpe::encode_piece(std::string_view piece, std::vector<Id>& symbols) const {
-  if (parts_.ignore_merges) {
-    const std::optional<Id> id = parts_.tokens.find(piece);
-    if (id && !std::binary_search(parts_.added_only.begin(), parts_.added_only.end(), *id)) {
-      symbols.push_back(*id);
-      return;
-    }
+// A piece that is a token whatever the merges say.
+std::optional<Id> ByteLevelBpe::whole_token(std::string_view piece) const {
+  if (!parts_.ignore_merges) return std::nullopt;
+  const std::optional<Id> id = parts_.tokens.find(piece);
+  const bool own = id && !std::binary_search(parts_.added_only.begin(), parts_.added_only.end(), *id);
+  return own ? id : std::nullopt;
+}
+
+void ByteLevelBpe::encode_piece(std::string_view piece, EncodeScratch& scratch, std::vector<Id>& symbols) const {
+  if (const std::optional<Id> whole = whole_token(piece)) {
+    symbols.push_back(*whole);
+    return;
   }
   if (!all_bytes_) check_bytes(piece);
-  merges_.merge_bytes(piece, symbols);
+  if (piece.size() <= WordCache::kMaxKeyBytes || !borders_) return merges_.merge_bytes(piece, symbols);
+  for (std::string_view rest = piece; !rest.empty();) {
+    const std::size_t size = borders_->part(rest);
+    if (size == piece.size()) return merges_.merge_bytes(piece, symbols);
+    encode_part(rest.substr(0, size), scratch, symbols);
+    rest.remove_prefix(size);
+  }
+}
+
+// Append the ids of what is merged for itself. Such a part is no piece: its being a token counts for nothing.
+void ByteLevelBpe::encode_part(std::string_view part, EncodeScratch& scratch, std::vector<Id>& ids) const {
+  if (part.size() > WordCache::kMaxKeyBytes) {
+    merges_.merge_bytes(part, scratch.part);
+    ids.insert(ids.end(), scratch.part.begin(), scratch.part.end());
+    return;
+  }
+  WordCache::Key key = WordCache::key_of(part.data(), part.size());
+  if (parts_.ignore_merges) key = WordCache::part_key(key);
+  const std::uint64_t hash = WordCache::hash_of(key);
+  if (const WordCache::Entry* entry = scratch.words.find(key, hash)) {
+    const std::span<const Id> known = scratch.words.ids(*entry);
+    ids.insert(ids.end(), known.begin(), known.end());
+    return;
+  }
+  merges_.merge_bytes(part, scratch.part);
+  scratch.words.insert(key, hash, scratch.part);
+  ids.insert(ids.end(), scratch.part.begin(), scratch.part.end());
 }
 
 void ByteLevelBpe::check_bytes(std::string_view piece) const {

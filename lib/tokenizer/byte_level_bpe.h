@@ -14,6 +14,7 @@
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/character_borders.h"
 #include "tokenizer/split_pattern.h"
 #include "tokenizer/token_table.h"
 #include "tokenizer/tokenizer.h"
@@ -61,12 +62,15 @@ class ByteLevelBpe final : public Tokenizer {
   void encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
   void encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                      std::vector<Id>& out) const;
-  void encode_piece(std::string_view piece, std::vector<Id>& symbols) const;
+  std::optional<Id> whole_token(std::string_view piece) const;
+  void encode_piece(std::string_view piece, EncodeScratch& scratch, std::vector<Id>& symbols) const;
+  void encode_part(std::string_view part, EncodeScratch& scratch, std::vector<Id>& ids) const;
   void check_bytes(std::string_view piece) const;
   std::uint64_t hash_parts() const;
 
   ByteLevelBpeParts parts_;
   MergeTable merges_;
+  std::optional<CharacterBorders> borders_;  // none: pieces are merged whole
   std::array<Id, 256> byte_ids_{};  // -1: no token
   bool all_bytes_ = false;
   AddedTokens added_;

@@ -16,7 +16,7 @@
 namespace mt::tokenizer {
 
 // How many pieces are looked up at a time, so that their cache lines are on the way before they are needed.
-constexpr std::size_t kPieceBatch = 256;
+constexpr std::size_t kPieceBatch = 192;
 
 // Walk pieces that touch, given by their lengths, and pieces given by their places. `end` is the end of what may be read.
 class TouchingPieces {
@@ -53,7 +53,7 @@ class PlacedPieces {
 
 // The place in `out` grows by blocks: ids are collected here first, so that a piece costs no capacity check.
 struct IdBlock {
-  static constexpr std::size_t kSize = 1024;
+  static constexpr std::size_t kSize = kPieceBatch * WordCache::kInlineIds;
   Id ids[kSize + WordCache::kInlineIds];
   std::size_t count = 0;
   std::vector<Id>* out;
@@ -62,8 +62,13 @@ struct IdBlock {
     count = 0;
   }
   void add(std::span<const Id> some) {
-    flush();
-    out->insert(out->end(), some.begin(), some.end());
+    if (count + some.size() > kSize) flush();
+    if (some.size() > kSize) {
+      out->insert(out->end(), some.begin(), some.end());
+      return;
+    }
+    std::copy(some.begin(), some.end(), ids + count);
+    count += some.size();
   }
 };
 
@@ -99,11 +104,10 @@ void encode_cached(Pieces pieces, std::size_t count, EncodeScratch& scratch, std
                                                   : WordCache::key_of(piece.data(), piece.size());
       hashes[i] = WordCache::hash_of(keys[i]);
       scratch.words.prefetch(hashes[i]);
-    } else if (piece.size() <= LongWordCache::kMaxBytes) {
-      hashes[i] = LongWordCache::hash_of(piece);
-      scratch.long_words.prefetch(hashes[i]);
     } else {
-      hashes[i] = 0;
+      keys[i] = {};
+      hashes[i] = piece.size() <= LongWordCache::kMaxBytes ? LongWordCache::hash_of(piece) : 0;
+      scratch.long_words.prefetch(hashes[i]);
     }
   }
   IdBlock block;
@@ -112,9 +116,9 @@ void encode_cached(Pieces pieces, std::size_t count, EncodeScratch& scratch, std
     const std::string_view piece = pieces.take();
     const bool is_short = piece.size() <= WordCache::kMaxKeyBytes;
     const WordCache::Entry* entry = is_short ? scratch.words.find(keys[i], hashes[i]) : nullptr;
-    if (entry != nullptr && entry->count <= WordCache::kInlineIds) [[likely]] {
+    if (entry != nullptr && entry->count() <= WordCache::kInlineIds) [[likely]] {
       std::copy(entry->ids, entry->ids + WordCache::kInlineIds, block.ids + block.count);
-      block.count += entry->count;
+      block.count += entry->count();
       if (block.count >= IdBlock::kSize) block.flush();
     } else if (entry != nullptr) {
       block.add(scratch.words.ids(*entry));

@@ -1,6 +1,7 @@
 // o200k and Tekken: words are cut where a capital letter follows a small one, and a contraction belongs to its word.
 
 #include "tokenizer/split_scan.h"
+#include "tokenizer/wide_block.h"
 
 namespace mt::tokenizer {
 
@@ -84,10 +85,12 @@ void join_contractions(const Scan& scan, std::size_t block, const AsciiBlock& b,
 }
 
 template <int max_digits, bool contractions>
-BlockStarts cased_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
+BlockStarts cased_starts(const Scan& scan, std::size_t i, AsciiBlock& b) {
+  const std::uint64_t ascii_upper = b.letter & upper_case_bits(scan.s + i), ascii_lower = b.letter & ~ascii_upper;
+  const WideCases wide = b.high != 0 ? take_in_high<true>(scan.s + i, scan.classes, b) : WideCases{};
   const LineStarts line = line_starts<max_digits>(b);
-  const std::uint64_t upper = b.letter & upper_case_bits(scan.s + i), lower = b.letter & ~upper;
-  const std::uint64_t word = b.letter & ~(b.letter << 1) & ~((line.last_space | line.punctuation) << 1);
+  const std::uint64_t upper = (ascii_upper | wide.upper) & ~b.continuation, lower = ascii_lower | wide.lower;
+  const std::uint64_t word = b.letter & ~(b.letter << 1) & ~((line.last_space | line.leading) << 1);
   std::uint64_t starts = line.starts | line.last_space | word | (upper & (lower << 1)) | 1;
   if (contractions) join_contractions(scan, i, b, starts);
   // A slash behind the newlines of punctuation's tail is part of the tail too: rare, and left to the scalar scanner.
@@ -101,17 +104,19 @@ BlockStarts cased_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
       break;
     }
   }
+  // Where a capital follows a letter without case, it depends on what comes behind.
+  doubtful |= upper & ((b.letter & ~(ascii_upper | wide.upper | lower)) << 1);
   return {starts, known_before(b.high | doubtful, line.space)};
 }
 
 }  // namespace
 
 std::size_t next_o200k(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths) {
-  return fill_blocks(text, position, lengths, cased_starts<3, true>, cased_end<3, true>);
+  return fill_blocks<true>(text, position, lengths, cased_starts<3, true>, cased_end<3, true>);
 }
 
 std::size_t next_tekken(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths) {
-  return fill_blocks(text, position, lengths, cased_starts<1, false>, cased_end<1, false>);
+  return fill_blocks<true>(text, position, lengths, cased_starts<1, false>, cased_end<1, false>);
 }
 
 }  // namespace mt::tokenizer

@@ -92,7 +92,7 @@ std::size_t deepseek_end(const Scan& t, std::size_t i) {
 BlockStarts deepseek_starts(const Scan&, std::size_t, const AsciiBlock& b) {
   const LineStarts line = line_starts<3>(b);
   const std::uint64_t last_space = line.last_space & ~(b.digit >> 1);  // a number ends the stretch
-  const std::uint64_t word = b.letter & ~(b.letter << 1) & ~((last_space | line.punctuation) << 1);
+  const std::uint64_t word = b.letter & ~(b.letter << 1) & ~((last_space | line.leading) << 1);
   return {line.starts | last_space | word | 1, known_before(b.high | b.control, line.space)};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tokenizer/split_scan.h"
+#include "tokenizer/wide_block.h"
 
 namespace mt::tokenizer {
 
@@ -88,7 +89,8 @@ void mark_contractions(const Scan& scan, std::size_t block, std::uint64_t quotes
 }
 
 // Starts follow from the classes of a byte and its two neighbours.
-BlockStarts gpt2_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
+BlockStarts gpt2_starts(const Scan& scan, std::size_t i, AsciiBlock& b) {
+  if (b.high != 0) take_in_high<false>(scan.s + i, scan.classes, b);
   const std::uint64_t letter = b.letter, digit = b.digit, space = b.space, other = ~(letter | digit | space);
   std::uint64_t starts = (letter & ~(letter << 1)) | (digit & ~(digit << 1)) | (other & ~(other << 1));
   starts &= ~(b.blank << 1);                                // " word" starts at its blank
@@ -100,9 +102,10 @@ BlockStarts gpt2_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
 // Here a run of white space also depends on its last newline, so a run that reaches the block's end is left whole to
 // the next block.
 template <int max_digits>
-BlockStarts llama3_starts(const Scan& scan, std::size_t i, const AsciiBlock& b) {
+BlockStarts llama3_starts(const Scan& scan, std::size_t i, AsciiBlock& b) {
+  if (b.high != 0) take_in_high<false>(scan.s + i, scan.classes, b);
   const LineStarts line = line_starts<max_digits>(b);
-  const std::uint64_t word = b.letter & ~(b.letter << 1) & ~((line.last_space | line.punctuation) << 1);
+  const std::uint64_t word = b.letter & ~(b.letter << 1) & ~((line.last_space | line.leading) << 1);
   std::uint64_t starts = line.starts | line.last_space | word | 1;
   mark_contractions<true>(scan, i, b.apostrophe, starts);
   return {starts, known_before(b.high, line.space)};
@@ -159,9 +162,9 @@ std::size_t SplitPattern::next(std::string_view text, std::size_t& position, std
   MT_CHECK(batched() && text.size() < (std::size_t{1} << 32), "kind {} text of {} bytes", static_cast<int>(kind_),
            text.size());
   switch (kind_) {
-    case PatternKind::gpt2: return fill_blocks(text, position, lengths, gpt2_starts, gpt2_end);
-    case PatternKind::llama3: return fill_blocks(text, position, lengths, llama3_starts<3>, llama3_end<3>);
-    case PatternKind::qwen: return fill_blocks(text, position, lengths, llama3_starts<1>, llama3_end<1>);
+    case PatternKind::gpt2: return fill_blocks<true>(text, position, lengths, gpt2_starts, gpt2_end);
+    case PatternKind::llama3: return fill_blocks<true>(text, position, lengths, llama3_starts<3>, llama3_end<3>);
+    case PatternKind::qwen: return fill_blocks<true>(text, position, lengths, llama3_starts<1>, llama3_end<1>);
     case PatternKind::o200k: return next_o200k(text, position, lengths);
     case PatternKind::tekken: return next_tekken(text, position, lengths);
     case PatternKind::deepseek: return next_deepseek(text, position, lengths);

@@ -116,8 +116,17 @@ struct LineStarts {
   std::uint64_t space;        // white space that is not part of punctuation's tail
   std::uint64_t absorbed;     // line ends that are
   std::uint64_t last_space;   // the last space of a run, which a word may take
-  std::uint64_t punctuation;  // the first byte of a run of others without a blank before it, which a word may take
+  std::uint64_t leading;      // the end of the first of a run of others without a blank before it, which a word may take
 };
+
+// From the first bytes of characters to their last ones.
+inline std::uint64_t last_bytes(std::uint64_t first, std::uint64_t continuation) {
+  for (int i = 0; continuation != 0 && i < 3; ++i) {
+    const std::uint64_t next = first << 1 & continuation;
+    first = (first & ~(next >> 1)) | next;
+  }
+  return first;
+}
 
 template <int max_digits>
 LineStarts line_starts(const AsciiBlock& b) {
@@ -140,7 +149,7 @@ LineStarts line_starts(const AsciiBlock& b) {
   for (std::uint64_t next = digits; max_digits > 1 && next != 0; digits |= next) {
     next = (next << 3) & digit & (digit << 1) & (digit << 2);
   }
-  return {starts | punctuation | digits, space, absorbed, last_space, punctuation};
+  return {starts | punctuation | digits, space, absorbed, last_space, last_bytes(punctuation, b.continuation)};
 }
 
 // Cut `text` from `position` by a scanner's `end_of(scan, i)` alone.
@@ -157,9 +166,10 @@ std::size_t fill(std::string_view text, std::size_t& position, std::span<std::ui
   return n;
 }
 
-// Cut by blocks as far as they are ASCII. A block begins at a piece's start and so needs nothing from before it; the
-// piece at its end is left to the next block, or to `end_of` where a byte is foreign to `starts_of(scan, i, block)`.
-template <class Starts, class End>
+// Cut by blocks as far as `starts_of(scan, i, block)` knows what stands in them; what is left in block.high it does not. A
+// block begins at a piece's start and so needs nothing from before it; the piece at its end is left to the next block, or
+// to `end_of` where a character is foreign. `wide`: characters beyond ASCII are worth a look.
+template <bool wide = false, class Starts, class End>
 std::size_t fill_blocks(std::string_view text, std::size_t& position, std::span<std::uint32_t> lengths,
                         Starts starts_of, End end_of) {
   const Scan scan{text.data(), text.size(), unicode_classes()};
@@ -170,16 +180,18 @@ std::size_t fill_blocks(std::string_view text, std::size_t& position, std::span<
   };
   while (n < lengths.size() && i < text.size()) {
     const bool foreign = (static_cast<unsigned char>(text[i]) & 0x80) != 0;
-    if (foreign || text.size() - i < kBlockBytes || lengths.size() - n < kBlockBytes) {
+    if (n > 0 && lengths.size() - n < kBlockBytes) break;  // a block may need as many
+    if ((!wide && foreign) || text.size() - i < kBlockBytes || lengths.size() - n < kBlockBytes) {
       put(end_of(scan, i));
       continue;
     }
-    const AsciiBlock block = classify_block(text.data() + i);
+    AsciiBlock block = classify_block(text.data() + i);
     const BlockStarts found = starts_of(scan, i, block);
     const std::size_t begin = i;
     std::uint64_t starts = found.known <= 0 ? 0 : found.starts & low_bits(found.known) & ~std::uint64_t{1};
     for (; starts != 0; starts &= starts - 1) put(begin + static_cast<std::size_t>(std::countr_zero(starts)));
-    if (i == begin || block.high != 0) put(end_of(scan, i));
+    // A character that the block's end cuts is looked at again by the next block.
+    if (i == begin || (block.high & low_bits(61)) != 0) put(end_of(scan, i));
   }
   position = i;
   return n;

@@ -37,7 +37,7 @@ struct EncodeScratch {
   CutText cut;                         // the text at hand and its pieces
   UnigramScratch unigram;              // best cuts so far
   std::vector<std::uint32_t> lengths;  // pieces of the batch at hand, in bytes
-  std::vector<Id> symbols;             // the piece being merged
+  std::vector<Id> symbols, part;       // the piece being merged, and a part of it
   std::int64_t specials_as_text = 0;   // special strings met in text and left as plain text, summed over calls
 };
 
