@@ -58,6 +58,17 @@ std::string JsonFields::character(const char* key, const char* fallback) const {
   return one;
 }
 
+bool JsonFields::flag(const char* key) const {
+  if (find(key) == nullptr) broken(key, "wanted true or false, there is none");
+  return flag(key, false);
+}
+
+std::uint64_t JsonFields::needed_count(const char* key) const {
+  const std::optional<std::uint64_t> n = count(key);
+  if (!n) broken(key, "wanted a whole number of 0 or more, there is none");
+  return *n;
+}
+
 bool JsonFields::flag(const char* key, bool fallback) const {
   const Json* found = find(key);
   if (found == nullptr) return fallback;

@@ -3,7 +3,8 @@
 //
 // A field that is there with another type (null is one too) is damage and named by its path, such as
 // "pre_tokenizer.pretokenizers[1].behavior"; it is never taken as a default. Hugging Face's library refuses the same
-// files. One that is missing has the default its reader names; the library insists on most of them.
+// files. One that is missing is damage too where the library insists on it, and else has the default its reader names;
+// only "type", which the library guesses where it is missing, is always asked for.
 // Code: tokenizer/json_fields.cc. Tests: tests/tokenizer/tokenizer_strictness_test.cc.
 
 #include <cstdint>
@@ -30,10 +31,12 @@ class JsonFields {
   std::string text_or_null(const char* key, const char* fallback) const;
   // A string of exactly one code point.
   std::string character(const char* key, const char* fallback = nullptr) const;
+  bool flag(const char* key) const;  // must be there
   bool flag(const char* key, bool fallback) const;
   bool flag_or_null(const char* key, bool fallback) const;  // as text_or_null
   // A whole number of 0 or more, or nothing where there is no such field.
   std::optional<std::uint64_t> count(const char* key) const;
+  std::uint64_t needed_count(const char* key) const;  // must be there
   std::optional<std::uint64_t> count_or_null(const char* key) const;
   // A list that must be there; its parts are objects.
   std::vector<JsonFields> list(const char* key) const;

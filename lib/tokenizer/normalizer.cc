@@ -36,9 +36,9 @@ void read_replace(const JsonFields& part, Normalizer::Step& step) {
 }
 
 void read_bert(const JsonFields& part, Normalizer::Step& step) {
-  step.clean_text = part.flag("clean_text", true);
-  step.chinese = part.flag("handle_chinese_chars", true);
-  step.lowercase = part.flag("lowercase", true);
+  step.clean_text = part.flag("clean_text");
+  step.chinese = part.flag("handle_chinese_chars");
+  step.lowercase = part.flag("lowercase");
   step.strip_accents = part.flag_or_null("strip_accents", step.lowercase);
 }
 
@@ -64,8 +64,8 @@ void Normalizer::add(const JsonFields& part) {
   }
   if (type == "Strip") {
     step.kind = Kind::strip;
-    step.left = part.flag("strip_left", true);
-    step.right = part.flag("strip_right", true);
+    step.left = part.flag("strip_left");
+    step.right = part.flag("strip_right");
   } else if (type == "Prepend") {
     step.kind = Kind::prepend;
     step.content = part.text("prepend");

@@ -35,29 +35,58 @@ const Json& ids_of(const JsonFields& part, const std::string& name) {
   return entry->at("ids");
 }
 
+// {"Sequence": {"id": "A", "type_id": 0}} or {"SpecialToken": {"id": "[CLS]", "type_id": 0}}.
+struct Piece {
+  bool is_text = false;
+  std::string name;
+};
+Piece read_piece(const JsonFields& one) {
+  const bool is_text = one.json().contains("Sequence");
+  const char* key = is_text ? "Sequence" : "SpecialToken";
+  if (!one.json().contains(key)) one.broken(key, "neither this nor a Sequence");
+  const JsonFields piece(one.json().at(key), one.path() + "." + key);
+  piece.needed_count("type_id");
+  return {is_text, piece.text("id")};
+}
+
+// Every entry names itself, its ids and their tokens, used or not.
+void check_special_tokens(const JsonFields& part) {
+  const auto special = part.json().find("special_tokens");
+  if (special == part.json().end() || !special->is_object()) part.broken("special_tokens", "wanted an object");
+  for (const auto& [name, entry] : special->items()) {
+    const JsonFields fields(entry, fmt::format("{}.special_tokens.{}", part.path(), name));
+    fields.text("id");
+    for (const char* key : {"ids", "tokens"}) {
+      const auto list = entry.find(key);
+      if (list == entry.end() || !list->is_array()) fields.broken(key, "wanted an array");
+    }
+  }
+}
+
 Surround read_template(const JsonFields& part) {
   Surround around;
   int texts = 0;
+  check_special_tokens(part);
   for (const JsonFields& one : part.list("single")) {
-    if (one.json().contains("Sequence")) {
+    const Piece piece = read_piece(one);
+    if (piece.is_text) {
       ++texts;
       continue;
     }
-    if (!one.json().contains("SpecialToken")) one.broken("SpecialToken", "neither this nor a Sequence");
-    const JsonFields token(one.json().at("SpecialToken"), one.path() + ".SpecialToken");
-    for (const Json& id : ids_of(part, token.text("id"))) {
+    for (const Json& id : ids_of(part, piece.name)) {
       (texts == 0 ? around.before : around.after).push_back(id_of(id, part, "special_tokens"));
     }
   }
   if (texts != 1) part.broken("single", fmt::format("wanted one text in it, found {}", texts));
-  if (part.json().contains("pair")) part.list("pair");
+  for (const JsonFields& one : part.list("pair")) read_piece(one);
   return around;
 }
 
 Surround read_part(const JsonFields& part) {
   const std::string type = part.text("type");
   if (type == "ByteLevel") {  // it only moves offsets
-    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
+    for (const char* key : {"add_prefix_space", "trim_offsets"}) part.flag(key);
+    part.flag("use_regex", true);
     return {};
   }
   if (type == "TemplateProcessing") return read_template(part);

@@ -13,8 +13,9 @@ using Kind = PreTokenizer::Kind;
 
 [[noreturn]] void unknown(const std::string& what) { throw Error(Code::data, what + " is not supported"); }
 
-SplitBehavior behavior_of(const JsonFields& part) {
-  const std::string name = part.text("behavior", "Isolated");
+//   fallback  where there is none; null: there must be one
+SplitBehavior behavior_of(const JsonFields& part, const char* fallback) {
+  const std::string name = part.text("behavior", fallback);
   if (name == "Removed") return SplitBehavior::removed;
   if (name == "Isolated") return SplitBehavior::isolated;
   if (name == "Contiguous") return SplitBehavior::contiguous;
@@ -24,8 +25,8 @@ SplitBehavior behavior_of(const JsonFields& part) {
 }
 
 void read_split(const JsonFields& part, PreTokenizer::Step& step) {
-  step.behavior = behavior_of(part);
-  step.invert = part.flag("invert", false);
+  step.behavior = behavior_of(part, nullptr);
+  step.invert = part.flag("invert");
   const JsonFields::Pattern pattern = part.pattern("pattern");
   step.literal = pattern.literal;
   if (step.literal.empty() && pattern.regex.empty()) part.broken("pattern", "an empty pattern");
@@ -38,7 +39,7 @@ void read_split(const JsonFields& part, PreTokenizer::Step& step) {
 }
 
 void read_metaspace(const JsonFields& part, PreTokenizer::Step& step) {
-  step.literal = part.character("replacement", "\xE2\x96\x81");
+  step.literal = part.character("replacement");
   step.cuts = part.flag_or_null("split", true);
   const std::string scheme = part.text("prepend_scheme", "");
   const bool old_flag = part.flag_or_null("add_prefix_space", true);
@@ -67,12 +68,12 @@ bool read_step(const JsonFields& part, const std::string& type, PreTokenizer::St
     read_split(part, step);
   } else if (type == "ByteLevel") {
     step.kind = Kind::byte_level;
-    step.add_prefix_space = part.flag("add_prefix_space", true);
-    part.flag("trim_offsets", true);
+    step.add_prefix_space = part.flag("add_prefix_space");
+    part.flag("trim_offsets");
     if (part.flag("use_regex", true)) step.pattern = SplitPattern::from_regex(std::string(kGpt2Pattern));
   } else if (type == "Digits") {
     step.kind = Kind::digits;
-    step.behavior = part.flag("individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous;
+    step.behavior = part.flag("individual_digits") ? SplitBehavior::isolated : SplitBehavior::contiguous;
   } else if (type == "Metaspace") {
     step.kind = Kind::metaspace;
     read_metaspace(part, step);
@@ -82,7 +83,7 @@ bool read_step(const JsonFields& part, const std::string& type, PreTokenizer::St
     step.kind = Kind::whitespace_split;
   } else if (type == "Punctuation") {
     step.kind = Kind::punctuation;
-    step.behavior = behavior_of(part);
+    step.behavior = behavior_of(part, "Isolated");
   } else if (type == "BertPreTokenizer") {
     step.kind = Kind::bert;
   } else if (type == "UnicodeScripts") {

@@ -121,7 +121,7 @@ void apply(const TokenDecoder::Step& step, Tokens& tokens) {
 void read_replace(const JsonFields& part, TokenDecoder::Step& step) {
   const JsonFields::Pattern pattern = part.pattern("pattern");
   step.pattern = pattern.literal;
-  step.content = part.text("content", "");
+  step.content = part.text("content");
   if (!step.pattern.empty()) return;
   if (pattern.regex.empty()) part.broken("pattern", "an empty pattern");
   step.regex = std::make_unique<PcrePattern>(pattern.regex);
@@ -129,7 +129,7 @@ void read_replace(const JsonFields& part, TokenDecoder::Step& step) {
 
 void read_metaspace(const JsonFields& part, TokenDecoder::Step& step) {
   step.kind = Kind::metaspace;
-  step.content = part.character("replacement", "\xE2\x96\x81");
+  step.content = part.character("replacement");
   part.flag_or_null("split", true);
   const bool old_flag = part.flag_or_null("add_prefix_space", true);
   step.flag = part.text("prepend_scheme", old_flag ? "always" : "never") != "never";
@@ -150,7 +150,8 @@ void TokenDecoder::add(const JsonFields& part) {
   Step step{};
   if (type == "ByteLevel") {
     step.kind = Kind::byte_level;
-    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
+    for (const char* key : {"add_prefix_space", "trim_offsets"}) part.flag(key);
+    part.flag("use_regex", true);
   } else if (type == "ByteFallback") {
     step.kind = Kind::byte_fallback;
   } else if (type == "Metaspace") {
@@ -162,21 +163,21 @@ void TokenDecoder::add(const JsonFields& part) {
     step.kind = Kind::fuse;
   } else if (type == "Strip") {
     step.kind = Kind::strip;
-    step.content = part.character("content", " ");
-    step.start = part.count("start").value_or(0);
-    step.stop = part.count("stop").value_or(0);
+    step.content = part.character("content");
+    step.start = part.needed_count("start");
+    step.stop = part.needed_count("stop");
   } else if (type == "WordPiece") {
     step.kind = Kind::word_piece;
-    step.content = part.text("prefix", "##");
-    step.flag = part.flag("cleanup", true);
+    step.content = part.text("prefix");
+    step.flag = part.flag("cleanup");
   } else if (type == "BPEDecoder") {
     step.kind = Kind::bpe;
-    step.content = part.text("suffix", "</w>");
+    step.content = part.text("suffix");
   } else if (type == "CTC") {
     step.kind = Kind::ctc;
-    step.content = part.text("pad_token", "<pad>");
-    step.delimiter = part.text("word_delimiter_token", "|");
-    step.flag = part.flag("cleanup", true);
+    step.content = part.text("pad_token");
+    step.delimiter = part.text("word_delimiter_token");
+    step.flag = part.flag("cleanup");
   } else {
     throw Error(Code::data, fmt::format("{} {} is not supported", part.path(), type));
   }

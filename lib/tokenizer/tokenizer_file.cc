@@ -91,11 +91,11 @@ std::vector<AddedToken> read_added_tokens(const JsonFile& file, Spelling spellin
     const std::optional<std::uint64_t> id = fields.count("id");
     if (!id || *id > kMaxTokenId) fields.broken("id", "wanted an id up to 2^24");
     token.id = static_cast<Id>(*id);
-    token.special = fields.flag("special", false);
-    token.normalized = fields.flag("normalized", !token.special);
-    token.lstrip = fields.flag("lstrip", false);
-    token.rstrip = fields.flag("rstrip", false);
-    token.single_word = fields.flag("single_word", false);
+    token.special = fields.flag("special");
+    token.normalized = fields.flag("normalized");
+    token.lstrip = fields.flag("lstrip");
+    token.rstrip = fields.flag("rstrip");
+    token.single_word = fields.flag("single_word");
     if (token.content.empty() || !seen.insert(token.content).second) continue;
     const std::optional<Id> known = tokens.find(spelling(token.content));
     if (known && *known != token.id) {

@@ -208,7 +208,10 @@ void hide_specials(const TokenTable& tokens, const std::vector<AddedToken>& adde
 
 // The version, and what is read but not done.
 void check_head(const JsonFile& file) {
-  dom::element e;
+  constexpr std::pair<std::string_view, const char*> kNeeded[] = {  // by the library too
+      {"padding", "strategy"}, {"padding", "direction"}, {"padding", "pad_id"}, {"padding", "pad_type_id"}, {"padding", "pad_token"},
+      {"truncation", "max_length"}, {"truncation", "strategy"}, {"truncation", "stride"}};
+  dom::element e, part;
   if (file.root["version"].get(e) == simdjson::SUCCESS) {
     std::string_view version;
     if (e.get(version) != simdjson::SUCCESS) {
@@ -219,6 +222,8 @@ void check_head(const JsonFile& file) {
   for (const char* key : {"truncation", "padding"}) {
     if (!member(file.root, key, e)) continue;
     if (!e.is_object()) file.broken(fmt::format("{}: wanted an object, found {}", key, type_words(fields_of(e))));
+    for (const auto& [where, needed] : kNeeded)
+      if (where == key && e[needed].get(part) != simdjson::SUCCESS) file.broken(fmt::format("{}.{}: there is none", key, needed));
     log::warn("{}: '{}' is set in the file and not applied", file.where, key);
   }
 }
@@ -340,7 +345,7 @@ std::unique_ptr<Tokenizer> load_bert_vocab(const TokenizerSpec& spec, bool lower
   TokenizerSpec with_end = spec;
   if (!with_end.eod_token) with_end.eod_token = "[SEP]";
   PipelineParts parts{std::move(tokens),
-                      Normalizer(Json{{"type", "BertNormalizer"}, {"lowercase", lower_case}}),
+                      Normalizer(Json{{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"lowercase", lower_case}}),
                       PreTokenizer(Json{{"type", "BertPreTokenizer"}}),
                       std::move(model),
                       "",

@@ -115,9 +115,9 @@ WordPiece read_word_piece(const JsonFile& file, const dom::element& model, Token
   WordPieceParts parts;
   const Json json = fields_of(model);
   const JsonFields fields(json, "model");
-  parts.unknown = fields.text("unk_token", parts.unknown.c_str());
-  parts.prefix = fields.text("continuing_subword_prefix", parts.prefix.c_str());
-  parts.max_characters = fields.count("max_input_chars_per_word").value_or(100);
+  parts.unknown = fields.text("unk_token");
+  parts.prefix = fields.text("continuing_subword_prefix");
+  parts.max_characters = fields.needed_count("max_input_chars_per_word");
   return WordPiece(tokens, std::move(parts));
 }
 
@@ -127,7 +127,7 @@ WordLevel read_word_level(const JsonFile& file, const dom::element& model, Token
   read_vocab(file, vocab, as_spelled, tokens);
   tokens.seal();
   const Json json = fields_of(model);
-  return WordLevel(tokens, JsonFields(json, "model").text("unk_token", "<unk>"));
+  return WordLevel(tokens, JsonFields(json, "model").text("unk_token"));
 }
 
 }  // namespace

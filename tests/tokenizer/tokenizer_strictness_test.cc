@@ -1,6 +1,8 @@
 // Fields of a tokenizer.json with a type they must not have, byte pieces that are not all there, words that stand twice:
 // refused or counted as the packages do it (tokenizers 0.23.3, sentencepiece 0.2.3, Megatron's dictionary).
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -29,12 +31,13 @@ Json whole_file(const std::string& model) {
       {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}]},
     "post_processor": {"type": "TemplateProcessing",
       "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[X]", "type_id": 0}}],
-      "pair": [], "special_tokens": {"[X]": {"id": "[X]", "ids": [3], "tokens": ["[X]"]}}},
+      "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[X]", "type_id": 0}}], "special_tokens": {"[X]": {"id": "[X]", "ids": [3], "tokens": ["[X]"]}}},
     "decoder": {"type": "Sequence", "decoders": [
       {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": true, "add_prefix_space": true},
       {"type": "Replace", "pattern": {"String": " "}, "content": "x"}, {"type": "Strip", "content": "x", "start": 1, "stop": 0},
       {"type": "WordPiece", "prefix": "##", "cleanup": true}, {"type": "BPEDecoder", "suffix": "x"},
-      {"type": "CTC", "pad_token": "x", "word_delimiter_token": "|", "cleanup": true}]}})", "here");
+      {"type": "CTC", "pad_token": "x", "word_delimiter_token": "|", "cleanup": true},
+      {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}]}})", "here");
   file["model"] = parse_json(model, "here");
   return file;
 }
@@ -235,6 +238,94 @@ TEST(TokenizerStrictness, of_a_word_that_stands_twice_in_a_vocab_txt_the_last_li
   EXPECT_NE(talk.find("2 lines whose token stands again"), std::string::npos) << talk;
   EXPECT_EQ(tokenizer->encode("ab cd abd x"), (std::vector<Id>{6, 4, 7, 6, 7, 8}));
   EXPECT_EQ(tokenizer->vocab_size(), 9);
+}
+
+// Pointers of every member of every object, lists walked through.
+void pointers_of(const Json& json, const std::string& at, std::vector<std::string>& all) {
+  if (json.is_object())
+    for (const auto& [key, value] : json.items()) {
+      const std::string here = at + "/" + key;
+      all.push_back(here);
+      pointers_of(value, here, all);
+    }
+  if (json.is_array())
+    for (std::size_t i = 0; i < json.size(); ++i) pointers_of(json[i], at + "/" + std::to_string(i), all);
+}
+
+void erase(Json& file, const std::string& pointer) {
+  const std::size_t slash = pointer.rfind('/');
+  Json& parent = slash == 0 ? file : file.at(Json::json_pointer(pointer.substr(0, slash)));
+  parent.erase(pointer.substr(slash + 1));
+}
+
+// What tokenizers 0.23.3 loads a file without; every other member of the files above it asks for.
+const std::set<std::string> kMayBeMissing = {
+    "/version", "/truncation", "/padding", "/normalizer", "/pre_tokenizer", "/post_processor", "/decoder",
+    "/normalizer/normalizers/0/strip_accents", "/pre_tokenizer/pretokenizers/2/behavior", "/pre_tokenizer/pretokenizers/4/length",
+    "/pre_tokenizer/pretokenizers/5/prepend_scheme", "/pre_tokenizer/pretokenizers/5/split",
+    "/pre_tokenizer/pretokenizers/5/add_prefix_space", "/pre_tokenizer/pretokenizers/6/use_regex",
+    "/decoder/decoders/0/prepend_scheme", "/decoder/decoders/0/split", "/decoder/decoders/0/add_prefix_space",
+    "/decoder/decoders/6/use_regex", "/model/type", "/model/dropout", "/model/continuing_subword_prefix",
+    "/model/end_of_word_suffix", "/model/fuse_unk", "/model/byte_fallback", "/model/ignore_merges", "/model/unk_id"};
+
+// Where this reader asks for more: a type is not guessed from the other fields, and what a post-processor puts around a
+// text must be a token.
+bool asked_for_here(const std::string& pointer) {
+  return (pointer.ends_with("/type") && pointer != "/model/type") || pointer == "/added_tokens" ||
+         pointer == "/post_processor/special_tokens/[X]";
+}
+
+TEST(TokenizerStrictness, a_missing_field_is_refused_where_the_library_refuses_it) {
+  int refused = 0, taken = 0;
+  for (const char* model : {kBpe, kUnigram, kWordPiece, kWordLevel}) {
+    const Json whole = whole_file(model);
+    EXPECT_EQ(refusal(whole), "");
+    const bool needs_unknown = model == kWordPiece || model == kWordLevel, needs_prefix = model == kWordPiece;
+    std::vector<std::string> all;
+    pointers_of(whole, "", all);
+    for (const std::string& pointer : all) {
+      if (pointer.starts_with("/model/vocab/") || (model != kBpe && !pointer.starts_with("/model/"))) continue;
+      const bool may = (kMayBeMissing.count(pointer) > 0 && !(needs_prefix && pointer == "/model/continuing_subword_prefix")) ||
+                       (pointer == "/model/unk_token" && !needs_unknown);
+      Json file = whole;
+      erase(file, pointer);
+      EXPECT_EQ(refusal(file) == "", may && !asked_for_here(pointer)) << pointer << ": " << refusal(file);
+      (may ? taken : refused) += 1;
+    }
+  }
+  EXPECT_GE(refused, 90);
+  EXPECT_GE(taken, 30);
+  Json file = whole_file(kBpe);
+  file["padding"] = {{"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_id", 3}, {"pad_type_id", 0}, {"pad_token", "[X]"}};
+  file["truncation"] = {{"max_length", 5}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  EXPECT_EQ(refusal(file), "");
+  for (const char* part : {"padding", "truncation"}) {
+    const Json whole = file[part];
+    for (const auto& [key, value] : whole.items()) {
+      Json less = file;
+      less[part].erase(key);
+      EXPECT_NE(refusal(less), "") << part << "." << key;
+    }
+  }
+}
+
+TEST(TokenizerStrictness, post_processors_ask_for_what_the_library_asks_for) {
+  const std::pair<const char*, std::set<std::string>> kinds[] = {  // and what may be missing
+      {R"({"type": "BertProcessing", "sep": ["[X]", 3], "cls": ["[X]", 3]})", {}},
+      {R"({"type": "RobertaProcessing", "sep": ["[X]", 3], "cls": ["[X]", 3], "trim_offsets": true, "add_prefix_space": true})",
+       {"trim_offsets", "add_prefix_space"}},
+      {R"({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})", {"use_regex"}}};
+  for (const auto& [text, may] : kinds) {
+    Json file = whole_file(kBpe);
+    file["post_processor"] = parse_json(text, "here");
+    EXPECT_EQ(refusal(file), "") << text;
+    const Json whole = file["post_processor"];
+    for (const auto& [key, value] : whole.items()) {
+      Json less = file;
+      less["post_processor"].erase(key);
+      EXPECT_EQ(refusal(less) == "", may.count(key) > 0) << text << " without " << key;
+    }
+  }
 }
 
 }  // namespace
