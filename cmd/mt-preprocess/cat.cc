@@ -17,7 +17,7 @@ struct Flags {
   options::TokenizerFlags tokenizer;
   std::vector<std::string> prefixes;
   std::string documents;
-  bool ids = false, keep_eod = false;
+  bool ids = false, keep_eod = false, sequences = false;
 };
 
 struct Range {
@@ -53,9 +53,10 @@ struct Additions {
   std::vector<tokenizer::Id> before, after;  // around each text
 };
 
-std::vector<tokenizer::Id> read_document(const data::IndexedDataset& file, std::int64_t d, const Additions& added) {
+// Sequences [begin, end) of document d, one behind the other.
+std::vector<tokenizer::Id> read_sequences(const data::IndexedDataset& file, std::int64_t d, Range part, const Additions& added) {
   std::vector<tokenizer::Id> ids;
-  for (std::int64_t i = file.document_begin(d); i < file.document_end(d); ++i) {
+  for (std::int64_t i = part.begin; i < part.end; ++i) {
     std::vector<tokenizer::Id> text(static_cast<std::size_t>(file.length(i)));
     file.read(i, 0, text);
     if (added.eod && i + 1 == file.document_end(d) && !text.empty() && text.back() == *added.eod) text.pop_back();
@@ -73,10 +74,16 @@ std::vector<tokenizer::Id> read_document(const data::IndexedDataset& file, std::
   return ids;
 }
 
-void print(std::int64_t document, const std::string& text, const std::vector<tokenizer::Id>& ids, const Flags& flags,
+struct Place {
+  std::int64_t document;
+  std::optional<std::int64_t> sequence;  // in it
+};
+
+void print(const Place& place, const std::string& text, const std::vector<tokenizer::Id>& ids, const Flags& flags,
            bool json) {
   if (json) {
-    Json j{{"document", document}};
+    Json j{{"document", place.document}};
+    if (place.sequence) j["sequence"] = *place.sequence;
     flags.ids ? j["ids"] = ids : j["text"] = text;
     return cli::object(j);
   }
@@ -110,8 +117,13 @@ int cat(const Flags& flags, bool json) {
   }
   const Range range = parse_range(flags.documents, file.num_documents());
   for (std::int64_t d = range.begin; d < range.end; ++d) {
-    const std::vector<tokenizer::Id> ids = read_document(file, d, added);
-    print(d, tokenizer ? tokenizer->decode(ids) : "", ids, flags, json);
+    const Range all{file.document_begin(d), file.document_end(d)};
+    const auto show = [&](std::optional<std::int64_t> sequence, Range part) {
+      const std::vector<tokenizer::Id> ids = read_sequences(file, d, part, added);
+      print({d, sequence}, tokenizer ? tokenizer->decode(ids) : "", ids, flags, json);
+    };
+    if (!flags.sequences) show(std::nullopt, all);
+    else for (std::int64_t i = all.begin; i < all.end; ++i) show(i - all.begin, {i, i + 1});
   }
   return 0;
 }
@@ -123,6 +135,7 @@ Run build_cat(OptionTable& table, const cli::Shared& shared) {
   table.positional(flags->prefixes, "PREFIX", "token file, with or without .bin or .idx");
   table.group("Documents");
   table.add("documents", flags->documents, "A:B", "documents A to B-1, from 0; A alone is one; by default all");
+  table.add("sequences", flags->sequences, "", "a line a sequence, as a sentence is with --split-sentences, not a line a document");
   table.add("ids", flags->ids, "", "print ids, not text");
   table.add("keep-eod", flags->keep_eod, "", "keep the end token that encode appended, and what stands around texts");
   flags->tokenizer.add(table);

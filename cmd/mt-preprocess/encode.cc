@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -7,12 +9,15 @@
 #include "base/log.h"
 #include "commands.h"
 #include "data/encode_corpus.h"
+#include "megatron_habits.h"
 #include "options/registry_options.h"
 #include "options/tokenizer_options.h"
 
 namespace mt::preprocess {
 
 namespace {
+
+constexpr std::int64_t kMostPartitions = 10000;  // each is a pass over the input
 
 struct Flags {
   InputFlags input;
@@ -29,6 +34,20 @@ struct Flags {
   bool resume = false, stats = false;
   double journal_interval = 30;
 };
+
+std::atomic<int> signal_seen{0};  // a handler reaches nothing else
+
+// INT, TERM and HUP end the run in order once; a second one ends it at once. Those that are ignored (nohup) stay so.
+void catch_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction act {};
+    if (::sigaction(number, nullptr, &act) != 0 || act.sa_handler == SIG_IGN) continue;
+    act = {};
+    act.sa_handler = [](int seen) { signal_seen = seen; };
+    act.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    ::sigaction(number, &act, nullptr);
+  }
+}
 
 // Files the tokenizer is read from, those beside or inside --tokenizer-model among them.
 std::vector<std::string> tokenizer_files(const options::TokenizerFlags& flags) {
@@ -63,6 +82,7 @@ data::EncodeJob job_of(const Flags& flags) {
   data::EncodeJob job;
   job.source = flags.input.options();
   if (flags.shard) job.source.share = parse_share(*flags.shard);
+  job.source.stop = &signal_seen;
   job.source.deal = flags.keep_sequential ? 1 : flags.partitions;
   job.split_sentences = flags.split_sentences;
   job.keep_newlines = flags.keep_newlines;
@@ -112,6 +132,21 @@ void print_stats(const data::EncodeReport& r) {
   for (const Json& j : r.stats.at("top_tokens")) row("top_token", text(j.at("id")), j.at("count"));
 }
 
+// A run that a signal ended.   gives  the exit status a shell makes of it
+int report_stop(const data::EncodeReport& r) {
+  const std::string by = fmt::format("stopped by SIG{} after {}", r.stopped_by == SIGINT ? "INT" : r.stopped_by == SIGTERM ? "TERM" : "HUP", counted(r.documents, "document"));
+  if (!r.stopped_at.empty()) log::line(fmt::format("{}, before {}; the same command with --resume goes on there", by, r.stopped_at));
+  else log::line(by + "; nothing is kept, the next run begins at the start");
+  return 128 + r.stopped_by;
+}
+
+// Files that an earlier run made of the same: nothing was done.
+Json report_complete(const data::EncodeReport& r) {
+  log::info("already complete: {}, {}; nothing is written", counted(r.documents, "document"), counted(r.tokens, "token"));
+  return {{"already_complete", true}, {"documents", r.documents}, {"sequences", r.sequences}, {"tokens", r.tokens},
+          {"prefixes", r.prefixes}};
+}
+
 Json report(const data::EncodeReport& r) {
   const double mb_per_s = static_cast<double>(r.input_bytes - r.resumed_bytes) / 1e6 / std::max(r.elapsed_s, 1e-9);
   log::info("{}, {}, {}, {} seen as text, {} skipped, {}, {:.1f} MB/s", counted(r.documents, "document"),
@@ -122,6 +157,9 @@ Json report(const data::EncodeReport& r) {
     log::info("{} replaced in {}, the first in {}", counted(r.replaced_characters, "character"),
               counted(r.replaced_records, "record"), r.first_replaced);
   }
+  if (r.odd_number_records > 0)
+    log::info("{} with a number that JSON has not (NaN, Infinity) or no double holds, taken as Python takes them",
+              counted(r.odd_number_records, "record"));
   return {{"documents", r.documents},
           {"sequences", r.sequences},
           {"tokens", r.tokens},
@@ -135,7 +173,9 @@ Json report(const data::EncodeReport& r) {
           {"input_bytes", r.input_bytes},
           {"elapsed_s", r.elapsed_s},
           {"mb_per_s", mb_per_s},
-          {"prefixes", r.prefixes}};
+          {"prefixes", r.prefixes},
+          {"first_skipped", r.first_skipped},
+          {"odd_number_records", r.odd_number_records}};
 }
 
 }  // namespace
@@ -147,7 +187,7 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
       true;
   table.add("shard", flags->shard, "I/N", "encode the I-th of N shares of the input, from 0; merged in order they are the whole");
   table.add("partitions", flags->partitions, "N", "order of Megatron's N partitions: line k goes to partition k modulo N")
-      .at_least(1);
+      .between(1, kMostPartitions);
   table.add("keep-sequential-samples", flags->keep_sequential, "", "with --partitions: the order of the input after all");
   table.add("split-sentences", flags->split_sentences, "", "a sequence a sentence; files are P_KEY_sentence");
   table.add("keep-newlines", flags->keep_newlines, "", "with --split-sentences: white space stays behind its sentence");
@@ -173,6 +213,7 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
       .at_least(0);
   table.add("stats", flags->stats, "", "print lengths, longest documents, commonest and unknown tokens of the first key");
   flags->registry.add(table);
+  add_megatron_habits(table);
   return [flags, &shared, &table] {
     const data::EncodeJob job = job_of(*flags);
     const Json start = options::RegistryFlag::start("mt-preprocess encode", table);
@@ -182,7 +223,15 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
       log::info("around every text: {} in front, {} behind", counted(std::ssize(around.before), "token"),
                 counted(std::ssize(around.after), "token"));
     }
+    catch_signals();
     const data::EncodeReport done = data::encode_corpus(job, *tokenizer);
+    if (done.stopped_by != 0) return report_stop(done);
+    if (done.already_complete) {
+      if (job.stats) log::warn("--stats: they are of a run as it encodes; --force encodes anew");
+      const Json result = report_complete(done);
+      if (shared.json) cli::object(result);
+      return 0;
+    }
     Json result = report(done);
     if (job.stats) result["stats"] = done.stats;
     if (shared.json) cli::object(result);

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "base/args_file.h"
+#include "args_files.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -45,7 +45,6 @@ void Flags::add(OptionTable& t) {
   t.add("full-validation", request.full_validation, "", "each validation set is read whole");
   t.add("multiple-validation-sets", request.multiple_validation_sets, "", "every file of valid-data-path is a set");
   t.add("validation-set-names", request.validation_set_names, "NAME", "their names");
-  t.add("args-file", args_file, "FILE", "take these flags from a script or a list of flags of a training");
   registry.add(t);
 }
 
@@ -76,39 +75,6 @@ data::SetLength Flags::length() const {
   if (!problem.empty()) throw Error(Code::config, problem);
   if (train_samples) l.train_iters = schedule.iterations_within(*train_samples);
   return l;
-}
-
-// The flags of `file` that `table` has, each with its values. Others are of the model, the machine and so on.
-std::vector<std::string> flags_of_file(const std::string& file, const OptionTable& table) {
-  std::vector<std::string> mine, names;
-  for (const OptionRow& row : table.rows()) names.push_back(row.name);
-  int others = 0;
-  bool known = false;
-  for (const std::string& word : read_args_file(file).flags) {
-    if (word.compare(0, 2, "--") == 0) {
-      const std::string name = word.substr(2, word.find('=') == std::string::npos ? word.npos : word.find('=') - 2);
-      known = std::find(names.begin(), names.end(), name) != names.end() && name != "args-file";
-      others += known ? 0 : 1;
-    }
-    if (known) mine.push_back(word);
-  }
-  log::info("{}: {} left aside, which samples do not depend on", file, counted(others, "flag"));
-  return mine;
-}
-
-std::vector<std::string> rewrite(const std::vector<std::string>& arguments, const OptionTable& table) {
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    const bool adjacent = word.compare(0, 12, "--args-file=") == 0;
-    if (!adjacent && word != "--args-file") {
-      out.push_back(word);
-      continue;
-    }
-    if (!adjacent && i + 1 == arguments.size()) throw Error(Code::usage, "a value is missing", "--args-file", "--args-file FILE");
-    for (auto& flag : flags_of_file(adjacent ? word.substr(12) : arguments[++i], table)) out.push_back(std::move(flag));
-  }
-  return out;
 }
 
 void print(const data::RunSets& sets, bool json) {
@@ -144,7 +110,8 @@ int index(Flags& f, const Json& start, bool json) {
   for (const auto& notice : report.notices) log::warn("{}", notice);
   print(*sets, json);
   if (!report.text().empty()) log::info("{}", report.text());
-  else log::info("nothing is stored: orders below {} MiB are made at the start of a run, unless --data-cache-path is given",
+  else if (r.paths.cache_path.empty())
+    log::info("nothing is stored: orders below {} MiB are made at the start of a run, unless --data-cache-path is given",
                  data::IndexCache::kWorthStoring >> 20);
   f.registry.record(start, seconds_since(begun),
                     {{"hits", report.hits}, {"built", report.built + report.waited}, {"bytes", report.bytes}},
@@ -160,7 +127,8 @@ int index(Flags& f, const Json& start, bool json) {
 Run build_index(OptionTable& table, const cli::Shared& shared) {
   const auto flags = std::make_shared<Flags>();
   flags->add(table);
-  table.rewrite([&table](const std::vector<std::string>& arguments) { return rewrite(arguments, table); });
+  table.group("Samples");
+  take_args_files(table, flags->args_file);
   return [flags, &shared, &table] {
     return index(*flags, options::RegistryFlag::start("mt-preprocess index", table), shared.json);
   };

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "commands.h"
 #include "data/indexed_dataset.h"
 
@@ -49,8 +51,19 @@ Run build_info(OptionTable& table, const cli::Shared& shared) {
       cli::row({"prefix", "documents", "sequences", "tokens", "type", "empty_documents", "longest_sequence",
                 "tokenizer", "vocab_size", "fingerprint", "verified"});
     }
+    int unsound = 0;
+    std::optional<Code> code;  // of the first
     for (const std::string& name : *prefixes) {
-      const Facts f = facts_of(name, *verify);
+      Facts f;
+      try {
+        f = facts_of(name, *verify);
+      } catch (const Error& e) {  // said at once; the others are looked at all the same
+        if (prefixes->size() == 1) throw;
+        log::line(e.what());
+        if (!code) code = e.code();
+        ++unsound;
+        continue;
+      }
       const auto text = [](std::int64_t n) { return std::to_string(n); };
       if (shared.json) {
         cli::object({{"prefix", f.prefix},
@@ -69,6 +82,7 @@ Run build_info(OptionTable& table, const cli::Shared& shared) {
                   text(f.longest), f.tokenizer, text(f.vocab_size), f.fingerprint, f.verified});
       }
     }
+    if (code) throw Error(*code, fmt::format("{} of {} token files cannot be told of", unsound, prefixes->size()));
     return 0;
   };
 }

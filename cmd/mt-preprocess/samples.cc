@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "args_files.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
+#include "data/run_sets.h"
 #include "data/bert_dataset.h"
 #include "data/blend.h"
 #include "data/fim.h"
@@ -18,7 +20,9 @@ namespace {
 
 struct Flags {
   options::TokenizerFlags tokenizer;
-  std::vector<std::string> path;
+  std::vector<std::string> path, data_path;
+  std::string args_file;
+  data::SetLength length;  // of the run, which says num_samples where that is not given
   std::string dataset = "gpt", split = "969,30,1", set = "train";
   std::int64_t seq_length = 0, decoder_seq_length = 128, num_samples = 0, start = 0, count = 10;
   std::uint64_t seed = 1234;
@@ -181,6 +185,7 @@ Walk walk_sft(const Flags& f) {
             Shown out = shown(sample, text ? c->tokenizer.get() : nullptr, true);
             out.lists.insert(out.lists.begin(), {"dataset", {static_cast<std::int32_t>(c->set->place(k).first)}});
             out.lists.push_back({"dropped", {static_cast<std::int32_t>(sample.dropped)}});
+            out.lists.push_back({"dropped_answers", {static_cast<std::int32_t>(sample.dropped_answers)}});
             return out;
           }};
 }
@@ -277,7 +282,16 @@ void print(std::int64_t k, const Shown& s, bool header, bool json) {
   cli::row(cells);
 }
 
-int samples(const Flags& f, bool json) {
+// What the flags of a training say in other words.
+void complete(Flags& f) {
+  if (!f.path.empty() && !f.data_path.empty())
+    throw Error(Code::usage, "token files are given twice, as PREFIX... too", "--data-path", "one of them");
+  if (f.path.empty()) f.path = f.data_path;
+  if (f.num_samples == 0 && f.length.global_batch > 0) f.num_samples = data::samples_wanted(f.length)[f.set_index()];
+}
+
+int samples(Flags& f, bool json) {
+  complete(f);
   if (f.path.empty()) throw Error(Code::usage, "no token file given", "PREFIX");
   const bool sentences = f.is("bert") || f.is("t5");
   const std::int64_t least = f.is("bert") ? 5 : f.is("t5") ? 4 : 1;
@@ -311,6 +325,12 @@ Run build_samples(OptionTable& table, const cli::Shared& shared) {
   table.add("seq-length", f->seq_length, "N", "tokens of a sample", "tokens").no_default();
   table.add("num-samples", f->num_samples, "N", "samples the run reads in all, which fixes their order; 0: one epoch")
       .at_least(0);
+  table.add("data-path", f->data_path, "PREFIX", "the token files, instead of PREFIX...").multiple = true;
+  table.add("train-iters", f->length.train_iters, "N", "of the run, which with global-batch-size says num-samples", "steps").at_least(0);
+  table.add("train-samples", f->length.train_samples, "N", "instead of train-iters", "samples").at_least(0);
+  table.add("global-batch-size", f->length.global_batch, "N", "of the run", "samples").at_least(0);
+  table.add("eval-iters", f->length.eval_iters, "N", "of the run, for its other sets", "steps").at_least(0);
+  table.add("eval-interval", f->length.eval_interval, "N", "of the run, for its other sets", "steps").at_least(0);
   table.add("split", f->split, "A,B,C", "shares of training, validation and test");
   table.add("set", f->set, "NAME", "which of the three").choices = {"train", "valid", "test"};
   table.add("seed", f->seed, "N", "of the run");
@@ -333,6 +353,8 @@ Run build_samples(OptionTable& table, const cli::Shared& shared) {
             "t5, bert: sentinels, behind the vocabulary where it has none; default 100 for t5 and BertWordPieceCase")
       .between(0, 1 << 20);
   f->tokenizer.add(table);
+  table.group("Samples");
+  take_args_files(table, f->args_file);
   return [f, &shared] { return samples(*f, shared.json); };
 }
 

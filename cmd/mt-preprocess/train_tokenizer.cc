@@ -17,38 +17,51 @@ namespace {
 struct Flags {
   InputFlags input;
   std::vector<std::string> json_keys = {"text"}, special;
-  std::string output, style = "byte-level";
+  std::string output, style = "byte-level", on_error = "stop";
   int vocab_size = 32000;
   std::int64_t min_frequency = 0, limit_alphabet = 0;
   bool force = false;
   options::RegistryFlag registry;
 };
 
+struct Read {
+  std::int64_t documents = 0, skipped = 0, replaced = 0;
+};
+
+// A bad record ends the run, or is named, of the first ones, and counted.
+void take_fault(const Flags& flags, const data::BadRecord& fault, const std::string& file, Read& read) {
+  const std::string column = fault.column > 0 ? fmt::format(":{}", fault.column) : "";
+  const std::string where = fmt::format("{}:{}{}", file, fault.line, column);
+  if (flags.on_error == "stop") throw Error(Code::data, fault.reason, where, fault.hint("--json-keys"));
+  constexpr std::int64_t kNamed = 5;
+  if (++read.skipped <= kNamed) log::info("left out {}: {}", where, fault.reason);
+  else if (read.skipped == kNamed + 1) log::info("further records left out are counted");
+}
+
 // Read every document into the trainer.   gives  how many there were
-std::int64_t read_documents(const Flags& flags, const data::TextSourceOptions& input, tokenizer::BpeTrainer& trainer) {
+Read read_documents(const Flags& flags, const data::TextSourceOptions& input, tokenizer::BpeTrainer& trainer) {
   data::TextSource source(input);
-  data::RecordReader reader(flags.json_keys);
+  data::RecordReader reader(flags.json_keys, flags.on_error == "replace" ? data::Mend::yes : data::Mend::no);
   Progress progress("read", source.total_bytes(), "bytes");
-  std::int64_t documents = 0;
+  Read read;
   std::uint64_t bytes = 0;
   while (const std::optional<data::TextChunk> chunk = source.next()) {
     reader.start(*chunk);
     for (auto step = reader.next(); step != data::RecordReader::Step::end; step = reader.next()) {
       if (step == data::RecordReader::Step::bad) {
-        const data::BadRecord& fault = reader.fault();
-        const std::string column = fault.column > 0 ? fmt::format(":{}", fault.column) : "";
-        throw Error(Code::data, fault.reason, fmt::format("{}:{}{}", chunk->file, fault.line, column),
-                    fault.hint("--json-keys"));
+        take_fault(flags, reader.fault(), chunk->file, read);
+        continue;
       }
+      read.replaced += reader.mended() > 0 ? 1 : 0;
       for (const auto& texts : reader.values()) {
         for (const std::string_view text : texts) trainer.add(text);
       }
-      ++documents;
+      ++read.documents;
     }
     progress.update(bytes += chunk->size);
   }
   progress.finish();
-  return documents;
+  return read;
 }
 
 tokenizer::BpeTrainerOptions options_of(const Flags& flags) {
@@ -77,9 +90,12 @@ int train(const Flags& flags, const Json& start, bool json) {
   const auto lock = FileLock::try_lock(flags.output + ".lock", true);
   if (!lock) throw Error(Code::io, "another process is writing there", flags.output, "wait for it, or choose another name");
   data::remove_stale_temporaries(files);
-  const std::int64_t documents = read_documents(flags, input, trainer);
+  const Read read = read_documents(flags, input, trainer);
+  const std::int64_t documents = read.documents;
   if (trainer.num_pieces() == 0) {
-    throw Error(Code::data, fmt::format("no text in {}", counted(documents, "document")), flags.input.input.front());
+    throw Error(Code::data, fmt::format("no text in {}{}", counted(documents, "document"),
+                                        read.skipped > 0 ? fmt::format(", {} left out", read.skipped) : ""),
+                flags.input.input.front());
   }
   tokenizer::TrainedBpe bpe;
   {
@@ -91,10 +107,14 @@ int train(const Flags& flags, const Json& start, bool json) {
   log::info("{}, {} ({} distinct), {} of {} tokens, {}", counted(documents, "document"),
             counted(trainer.num_pieces(), "piece"), trainer.num_distinct_pieces(), bpe.tokens.size(), flags.vocab_size,
             counted(static_cast<std::int64_t>(bpe.merges.size()), "merge"));
+  if (read.skipped > 0) log::info("{} left out", counted(read.skipped, "record"));
+  if (read.replaced > 0) log::info("characters replaced in {}", counted(read.replaced, "record"));
   if (bpe.tokens.size() < static_cast<std::size_t>(flags.vocab_size)) {
     log::warn("the text gives {} tokens, {} were asked", bpe.tokens.size(), flags.vocab_size);
   }
   const Json result = {{"documents", documents},
+                       {"skipped_records", read.skipped},
+                       {"replaced_records", read.replaced},
                        {"pieces", trainer.num_pieces()},
                        {"distinct_pieces", trainer.num_distinct_pieces()},
                        {"tokens", bpe.tokens.size()},
@@ -111,6 +131,8 @@ Run build_train_tokenizer(OptionTable& table, const cli::Shared& shared) {
   const auto flags = std::make_shared<Flags>();
   flags->input.add(table);
   table.add("json-keys", flags->json_keys, "KEY", "fields to learn from").multiple = true;
+  table.add("on-error", flags->on_error, "WHAT", "a bad record ends the run, is left out, or has its bad characters replaced; counted")
+      .choices = {"stop", "skip", "replace"};
   table.group("Output");
   table.add("output", flags->output, "FILE", "tokenizer.json to write");
   table.add("force", flags->force, "", "overwrite a file that exists");

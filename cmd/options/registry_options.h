@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/cli.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "registry/event_log.h"
 #include "registry/index.h"
@@ -20,7 +21,11 @@ struct RegistryFlag {
 
   void add(OptionTable& table) {
     table.group("Record");
-    table.add("registry", file, "FILE", "SQLite index of runs; none: off");
+    OptionRow& row = table.add("registry", file, "FILE", "SQLite index of runs; none: off");
+    row.set = [this](const std::vector<std::string>& values) {
+      if (values.at(0) == "-") throw Error(Code::usage, "standard output is no index of runs", "", "--registry none");
+      file = values.at(0);
+    };
   }
 
   // The start of a run, for record at its end.

@@ -23,7 +23,7 @@ inline void add_fim(OptionTable& t, data::FimOptions& f) {
 
 inline void add_sft(OptionTable& t, data::SftOptions& s) {
   t.add("sft-tokenizer-prompt-format", s.prompt_format, "NAME",
-        "nemotron-h-aligned, nemotron-nano-v2, identity, chatml, llama3 or mistral");
+        "nemotron-h-aligned, nemotron-nano-v2, identity, chatml, llama3, mistral or mistral-v1");
   t.add("sft-pack-lines", s.pack_lines, "", "consecutive lines share a sample while they fit");
 }
 

@@ -148,18 +148,19 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       fd_(std::exchange(other.fd_, -1)),
       in_place_(other.in_place_),
       partial_(other.partial_),
+      kept_(other.kept_),
       size_(other.size_) {
   other.temporary_.clear();
 }
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty() && !kept_) ::unlink(temporary_.c_str());
 }
 
 void OutputFile::fail(const char* act, int error_number) {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty() && !kept_) ::unlink(temporary_.c_str());
   temporary_.clear();
   io_error(act, path_, error_number);
 }

@@ -51,6 +51,9 @@ class OutputFile {
   const fs::path& temporary_path() const { return temporary_; }
   // What is written so far is on the disk.   fails  Error{io}; temporary removed
   void sync();
+  // From now on a failure or the end of this object leaves the temporary where it is (true) or removes it (false, as at
+  // the beginning): for work another process is to go on with.
+  void keep_temporary(bool keep) { kept_ = keep; }
 
   // fsync, rename to the final path, fsync the parent.   fails  Error{io}; temporary removed
   void commit();
@@ -64,7 +67,7 @@ class OutputFile {
   void fail(const char* act, int error_number);
   fs::path path_, temporary_;  // temporary_ is empty where path_ is written in place
   int fd_ = -1;
-  bool in_place_ = false, partial_ = false;
+  bool in_place_ = false, partial_ = false, kept_ = false;
   std::uint64_t size_ = 0;
 };
 

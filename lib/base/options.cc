@@ -96,6 +96,8 @@ bool is_negative_number(const std::string& s) {
   return code != std::errc::invalid_argument && end == s.data() + s.size();
 }
 
+const std::string kOff = "\x01off";  // ends the name of a switch that is taken back; no name a person writes ends so
+
 std::string trim(const std::string& s) {
   const auto from = s.find_first_not_of(" \t\r");
   return from == std::string::npos ? "" : s.substr(from, s.find_last_not_of(" \t\r") - from + 1);
@@ -271,6 +273,7 @@ OptionRow& OptionTable::add(std::string name, T& variable, std::string argument,
   MT_CHECK(row.argument.empty() == Traits<T>::kSwitch, "--{}: a switch has no argument word, a value has one", row.name);
   if constexpr (!std::is_same_v<T, bool>) row.fallback = text_of(variable);
   else if (variable) row.fallback = "true";
+  if constexpr (std::is_same_v<T, bool>) row.off_is_absent = !variable;
   row.show = [&variable] { return text_of(variable); };
   row.set = [&variable](const std::vector<std::string>& values) {
     if constexpr (Traits<T>::kMultiple) {
@@ -308,6 +311,7 @@ OptionRow& OptionTable::add_off(std::string name, bool& variable, std::string he
   OptionRow row;
   row.name = std::move(name);
   row.help = std::move(help);
+  row.off_is_absent = true;
   row.show = [&variable] { return text_of(!variable); };
   row.set = [&variable](const std::vector<std::string>& values) {
     bool off = false;
@@ -346,9 +350,20 @@ std::string OptionTable::hint_for(const std::string& name) const {
   return nearest.empty() ? "see " + tool_ + " --help" : "did you mean --" + nearest + "?";
 }
 
+// Boost's switches take no value: of one, "--x=true" is "--x" and "--x=false" another switch, behind its name kOff.
+std::string OptionTable::as_switch(const std::string& word) const {
+  const auto equals = word.find('=');
+  if (word.compare(0, 2, "--") != 0 || equals == std::string::npos) return word;
+  const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+  const OptionRow* row = find(name.substr(2));
+  if (row == nullptr || !row->argument.empty() || (value != "true" && value != "false")) return word;
+  return value == "true" ? name : name + kOff;
+}
+
 std::vector<OptionTable::Setting> OptionTable::read_command_line(int argc, const char* const* argv) {
   po::options_description description;
   const auto describe = [&description](const std::string& name, const OptionRow& row) {
+    if (row.argument.empty()) description.add_options()((name + kOff).c_str(), new po::untyped_value(true));
     if (row.multiple) description.add_options()(name.c_str(), po::value<std::vector<std::string>>()->multitoken());
     else description.add_options()(name.c_str(), new po::untyped_value(row.argument.empty()));
   };
@@ -357,6 +372,10 @@ std::vector<OptionTable::Setting> OptionTable::read_command_line(int argc, const
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (rewrite_) arguments = rewrite_(arguments);
+  for (std::string& word : arguments) {
+    if (word == "--") break;
+    word = as_switch(word);
+  }
   const auto end_of_flags = std::find(arguments.begin(), arguments.end(), "--");
   const auto free_words = static_cast<std::size_t>(
       end_of_flags == arguments.end() ? 0 : arguments.end() - end_of_flags - 1);
@@ -385,15 +404,20 @@ std::vector<OptionTable::Setting> OptionTable::read_command_line(int argc, const
       words.insert(words.end(), option.value.begin(), option.value.end());
       continue;
     }
-    const OptionRow* row = find(option.string_key);
-    if (row == nullptr) throw Error(Code::usage, "unknown flag", "--" + option.string_key, hint_for(option.string_key));
-    const std::string flag = "--" + option.string_key;
+    const bool off = option.string_key.ends_with(kOff);
+    const std::string name = option.string_key.substr(0, option.string_key.size() - (off ? kOff.size() : 0));
+    const OptionRow* row = find(name);
+    if (row == nullptr) throw Error(Code::usage, "unknown flag", "--" + name, hint_for(name));
+    const std::string flag = "--" + name;
     const bool adjacent = !option.original_tokens.empty() && option.original_tokens[0].find('=') != std::string::npos;
     for (std::size_t i = adjacent ? 1 : 0; i < option.value.size(); ++i)
-      if (option.value[i].compare(0, 2, "--") == 0)
-        throw Error(Code::usage, fmt::format("wanted {}, found '{}'", row->argument, option.value[i]), flag,
-                    fmt::format("write {}={} if that is the value", flag, option.value[i]));
-    settings.push_back({row->name, row->argument.empty() ? std::vector<std::string>{"true"} : option.value, flag});
+      if (option.value[i].compare(0, 2, "--") == 0) {
+        std::string found = option.value[i];
+        if (found.ends_with(kOff)) found.replace(found.size() - kOff.size(), kOff.size(), "=false");
+        throw Error(Code::usage, fmt::format("wanted {}, found '{}'", row->argument, found), flag,
+                    fmt::format("write {}={} if that is the value", flag, found));
+      }
+    settings.push_back({row->name, row->argument.empty() ? std::vector<std::string>{off ? "false" : "true"} : option.value, flag});
   }
   for (std::size_t i = 0; i + free_words < words.size(); ++i)
     if (words[i].size() > 1 && words[i][0] == '-' && !is_negative_number(words[i]))
@@ -473,7 +497,8 @@ void OptionTable::assign(const Setting& setting) {
     if (!e.where().empty()) throw;
     throw Error(e.code(), e.message(), where, e.hint());
   }
-  given_[row.name] = setting.source;
+  if (row.off_is_absent && setting.values == std::vector<std::string>{"false"}) given_.erase(row.name);
+  else given_[row.name] = setting.source;
 }
 
 void OptionTable::parse(int argc, const char* const* argv) {

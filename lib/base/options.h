@@ -5,7 +5,8 @@
 // A row is (name, argument word, unit, default, help, group) bound to a variable. Order of precedence:
 // flag > environment > --config file > default. `--save-interval` is MT_SAVE_INTERVAL in the environment and
 // `save-interval = 100` in a --config file ('#' starts a comment). An empty MT_* variable counts as not set. A flag given twice: the last wins. `--flag=value` and
-// `--flag value` both work; no abbreviation. An unknown flag is Error{usage} with the nearest name as hint; an unknown
+// `--flag value` both work; a switch that a file of flags or an earlier word set is taken back by `--switch=false`, and
+// counts as not given then; no abbreviation. An unknown flag is Error{usage} with the nearest name as hint; an unknown
 // MT_* variable is a warning (MT_TEST_*, MT_RANK_* and MT_MAX_CPU_ISA belong to others and are ignored).
 //
 // Code: base/options.cc. Tests: tests/base/options_test.cc.
@@ -32,6 +33,7 @@ struct OptionRow {
   bool multiple = false;  // takes one or more values (--data-path A B C)
   bool hidden = false;    // accepted, not shown
   bool foreign = false;   // hidden, another program's; still what a misspelt flag may have meant
+  bool off_is_absent = false;  // a switch whose "false" is what it is without being given
   std::vector<std::string> choices;  // empty: any
   // What a number may be; anything else is Error{usage} that says the range. Checked for each value of a multiple row.
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
@@ -82,7 +84,10 @@ class OptionTable {
   // A switch that clears: --no-x sets `variable` to false.
   OptionRow& add_off(std::string name, bool& variable, std::string help);
   // A hidden row of another program, with a setter of its own (cmd/options/megatron_flags.h).
-  void add_foreign(OptionRow row) { insert(std::move(row)); }
+  void add_foreign(OptionRow row) {
+    row.off_is_absent = row.argument.empty();
+    insert(std::move(row));
+  }
   // A name that is no row and that a misspelt flag may have meant; what rewrite() makes of it is its caller's.
   void also_known(std::string name) { known_.push_back(std::move(name)); }
   // Called with the command line before it is parsed; what it gives is parsed.
@@ -113,6 +118,7 @@ class OptionTable {
   std::vector<Setting> read_command_line(int argc, const char* const* argv);
   std::vector<Setting> read_environment() const;
   std::vector<Setting> read_config(const std::string& path) const;
+  std::string as_switch(const std::string& word) const;
   void assign(const Setting& setting);
   std::string hint_for(const std::string& name) const;
 

@@ -143,6 +143,24 @@ namespace {
               prefix, request.own_path ? "a file with documents" : works + "; or turn the evaluation off (--eval-iters 0)");
 }
 
+// The documents of a member that are this set's.   fails  Error{config}: none
+SequenceRange member_range(const SetRequest& request, const IndexedDataset& tokens) {
+  const SequenceRange range = split_ranges(parse_split(request.split), tokens.num_sequences())[request.part];
+  if (range.begin >= range.end) empty_split(request, tokens.num_sequences(), tokens.prefix());
+  return range;
+}
+
+// How many samples are made of member i.   weights: normalised, or none
+GptDatasetOptions member_options(const SetRequest& request, const std::vector<double>& weights, std::size_t i) {
+  GptDatasetOptions options;
+  options.seq_length = request.seq_length;
+  options.seed = request.seed;
+  if (!weights.empty())
+    options.num_samples = std::max<std::int64_t>(member_samples(*request.num_samples, weights[i], request.surplus).made, 1);
+  else if (request.path.prefixes.size() == 1) options.num_samples = request.num_samples.value_or(0);
+  return options;
+}
+
 // A blend while it is put together.
 struct Blend {
   std::vector<GptDataset> members;
@@ -154,18 +172,9 @@ struct Blend {
 void add_member(const SetRequest& request, std::size_t i, TokenFiles& files, IndexCache& cache, Blend& blend) {
   const std::string& prefix = request.path.prefixes[i];
   const IndexedDataset& tokens = files.open(prefix);
-  const SequenceRange range = split_ranges(parse_split(request.split), tokens.num_sequences())[request.part];
-  if (range.begin >= range.end) empty_split(request, tokens.num_sequences(), tokens.prefix());
-  GptDatasetOptions options;
-  options.seq_length = request.seq_length;
-  options.seed = request.seed;
-  if (!blend.weights.empty()) {
-    const MemberSamples n = member_samples(*request.num_samples, blend.weights[i], request.surplus);
-    blend.size += n.drawn;
-    options.num_samples = std::max<std::int64_t>(n.made, 1);
-  } else if (request.path.prefixes.size() == 1) {
-    options.num_samples = request.num_samples.value_or(0);
-  }
+  const SequenceRange range = member_range(request, tokens);
+  const GptDatasetOptions options = member_options(request, blend.weights, i);
+  if (!blend.weights.empty()) blend.size += member_samples(*request.num_samples, blend.weights[i], request.surplus).drawn;
   blend.members.emplace_back(tokens, range, options, cache, cache.off() ? std::string() : files.content(prefix));
   const GptDataset& made = blend.members.back();
   blend.available += made.size();
@@ -224,9 +233,8 @@ void fill_shares(const SetRequest& request, Blend& blend) {
   }
 }
 
-}  // namespace
-
-BlendedDataset build_set(const SetRequest& request, TokenFiles& files, IndexCache& cache) {
+// Whether weights decide.   fails  Error{config}: too many members; weights of a set that is read whole
+bool is_weighted(const SetRequest& request) {
   const std::size_t n = request.path.prefixes.size();
   if (n > kMostMembers)
     throw Error(Code::config, fmt::format("a blend of {} token files: at most {}", n, kMostMembers), "",
@@ -236,6 +244,53 @@ BlendedDataset build_set(const SetRequest& request, TokenFiles& files, IndexCach
   if (weighted && !request.num_samples)
     throw Error(Code::config, fmt::format("the {} set is read whole, weights would read some files less", request.name),
                 "--full-validation", "leave the weights out, or --full-validation");
+  return weighted;
+}
+
+// An unweighted blend reads every file once at most.
+void require_enough(const SetRequest& request, std::int64_t size) {
+  if (request.num_samples && size < *request.num_samples)
+    throw Error(Code::config,
+                fmt::format("{} {} samples are wanted, one epoch of the files gives {}", *request.num_samples,
+                            request.name, size),
+                "--data-path", "give weights (WEIGHT PREFIX ...) to read files more than once");
+}
+
+}  // namespace
+
+std::vector<ExpectedMember> expected_plan(const SetRequest& request, TokenFiles& files) {
+  const bool weighted = is_weighted(request);
+  const std::vector<double> weights = weighted ? normalised(request.path.weights) : std::vector<double>();
+  std::vector<ExpectedMember> plan;
+  std::int64_t available = 0;
+  for (const std::string& prefix : request.path.prefixes) {
+    const IndexedDataset& tokens = files.open(prefix);
+    const SequenceRange range = member_range(request, tokens);
+    ExpectedMember m;
+    m.prefix = tokens.prefix();
+    m.type = tokens.type_name();
+    m.documents = range.end - range.begin;
+    const GptDatasetOptions options = member_options(request, weights, plan.size());
+    const SampleCounts counts = count_samples(SequenceLengths(tokens), range, options, m.prefix);
+    m.tokens = counts.tokens_per_epoch;
+    m.made = counts.samples;
+    available += m.made;
+    if (weighted) m.samples = member_samples(*request.num_samples, weights[plan.size()], request.surplus).drawn;
+    else m.samples = request.path.prefixes.size() == 1 ? request.num_samples.value_or(m.made) : m.made;
+    plan.push_back(std::move(m));
+  }
+  if (plan.size() == 1 || weighted) return plan;
+  require_enough(request, available);
+  for (ExpectedMember& m : plan)
+    if (request.num_samples)
+      m.samples = std::llround(static_cast<double>(m.samples) * static_cast<double>(*request.num_samples) /
+                               static_cast<double>(std::max<std::int64_t>(available, 1)));
+  return plan;
+}
+
+BlendedDataset build_set(const SetRequest& request, TokenFiles& files, IndexCache& cache) {
+  const std::size_t n = request.path.prefixes.size();
+  const bool weighted = is_weighted(request);
   Blend blend;
   if (weighted) blend.weights = normalised(request.path.weights);
   for (std::size_t i = 0; i < n; ++i) add_member(request, i, files, cache, blend);
@@ -254,11 +309,7 @@ BlendedDataset build_set(const SetRequest& request, TokenFiles& files, IndexCach
   }
   IndexArrays order = order_of(request, blend, cache);
   count_draws(request, order.array<std::int16_t>(0), blend);
-  if (request.num_samples && blend.size < *request.num_samples)
-    throw Error(Code::config,
-                fmt::format("{} {} samples are wanted, one epoch of the files gives {}", *request.num_samples,
-                            request.name, blend.size),
-                "--data-path", "give weights (WEIGHT PREFIX ...) to read files more than once");
+  require_enough(request, blend.size);
   fill_shares(request, blend);
   return BlendedDataset(std::move(blend.members), std::move(order), std::move(blend.plan));
 }

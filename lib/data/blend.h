@@ -133,6 +133,15 @@ struct SetRequest {
   double surplus = 0.005;  // --mid-level-dataset-surplus
 };
 
+// A member as build_set would make it, without the order of its samples.
+struct ExpectedMember {
+  std::string prefix, type;  // "uint16", "int32", ...
+  std::int64_t documents = 0, tokens = 0;  // of the set's share of the file
+  std::int64_t made = 0, samples = 0;      // samples there are, and what the set takes of them (of a blend to the nearest)
+};
+//   fails  as build_set, but for draws beyond what is made   cost  reads each .idx once or twice
+std::vector<ExpectedMember> expected_plan(const SetRequest& request, TokenFiles& files);
+
 // Build it.
 //   needs  `files` outlives the set
 //   fails  Error{config}: the split leaves a file without a sequence (names the split, its 0 documents of how many, and a

@@ -40,7 +40,7 @@ ChunkResult ChunkEncoder::encode(const TextChunk& chunk) {
   result.input = chunk.input;
   result.after = chunk.after;
   result.used = chunk.used;
-  const std::int64_t blank_before = reader_.blank_lines(), specials_before = scratch_.specials_as_text;
+  const std::int64_t odd_before = reader_.odd_numbers(), blank_before = reader_.blank_lines(), specials_before = scratch_.specials_as_text;
   reader_.start(chunk);
   for (RecordReader::Step step = reader_.next(); step != RecordReader::Step::end; step = reader_.next()) {
     if (step == RecordReader::Step::record && encode_record()) {
@@ -51,6 +51,7 @@ ChunkResult ChunkEncoder::encode(const TextChunk& chunk) {
     if (options_.stop_at_fault) break;
   }
   result.blank_lines = reader_.blank_lines() - blank_before;
+  result.odd_numbers = reader_.odd_numbers() - odd_before;
   result.specials_as_text = scratch_.specials_as_text - specials_before;
   return result;
 }

@@ -48,7 +48,7 @@ struct RecordFault {
 struct ChunkResult {
   std::vector<EncodedKey> keys;
   std::vector<RecordFault> faults;
-  std::int64_t documents = 0, blank_lines = 0, specials_as_text = 0, bytes = 0;
+  std::int64_t documents = 0, blank_lines = 0, odd_numbers = 0, specials_as_text = 0, bytes = 0;
   std::int64_t mended_records = 0, mended_characters = 0, first_mended_line = 0;
   std::string file, separator;
   std::int64_t input = 0;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "data/encode_identity.h"
 
 namespace mt::data {
 
@@ -19,18 +20,20 @@ constexpr Count kCounts[] = {{"documents", &EncodeReport::documents},
                              {"specials_as_text", &EncodeReport::specials_as_text},
                              {"skipped_records", &EncodeReport::skipped_records},
                              {"blank_lines", &EncodeReport::blank_lines},
+                             {"odd_number_records", &EncodeReport::odd_number_records},
                              {"replaced_records", &EncodeReport::replaced_records},
                              {"replaced_characters", &EncodeReport::replaced_characters},
                              {"input_bytes", &EncodeReport::input_bytes}};
 
 Json counts_of(const EncodeReport& report) {
-  Json j{{"first_replaced", report.first_replaced}};
+  Json j{{"first_replaced", report.first_replaced}, {"first_skipped", report.first_skipped}};
   for (const Count& count : kCounts) j[count.name] = report.*count.member;
   return j;
 }
 
 void restore(const Json& j, EncodeReport& report) {
   report.first_replaced = j.value("first_replaced", "");
+  report.first_skipped = j.value("first_skipped", std::vector<std::string>());
   for (const Count& count : kCounts) report.*count.member = j.value(count.name, std::int64_t{0});
   report.resumed_documents = report.documents;
   report.resumed_bytes = report.input_bytes;
@@ -50,6 +53,9 @@ EncodeCommitter::EncodeCommitter(const EncodeJob& job, CommitPlan plan, const to
   if (job.stats) stats_.emplace(tokenizer.vocab_size(), tokenizer.unknown());
   const JournalEntry* from = plan_.resume ? &*plan_.resume->last : nullptr;
   const bool committing = from != nullptr && from->phase == JournalEntry::Phase::complete;
+  for (const std::string& key : job.keys) {
+    for (const fs::path& path : leftover_paths(key_prefix(job, key))) had_leftovers_ = had_leftovers_ || fs::exists(path);
+  }
   for (std::size_t k = 0; k < job.keys.size(); ++k) {
     report.prefixes.push_back(key_prefix(job, job.keys[k]));
     writers_.push_back(plan_.journaled
@@ -66,7 +72,14 @@ EncodeCommitter::EncodeCommitter(const EncodeJob& job, CommitPlan plan, const to
       writers_.front()->replay_tokens([this](std::span<const std::byte> ids) { stats_->count(ids, plan_.type); });
     }
     journal_ = std::make_unique<EncodeJournal>(journal_path(job), *plan_.resume);
+    journal_->keep(true);  // a run that goes on and fails is gone on with again, once what it failed of is mended
   }
+}
+
+void EncodeCommitter::keep_leftovers(bool keep) {
+  for (const auto& writer : writers_) writer->keep_leftovers(keep);
+  if (rejects_) rejects_->keep_temporary(keep);
+  if (journal_) journal_->keep(keep);
 }
 
 void EncodeCommitter::open_rejects() {
@@ -80,7 +93,19 @@ void EncodeCommitter::open_rejects() {
   const JournalEntry* from = plan_.resume ? &*plan_.resume->last : nullptr;
   const bool committing = from != nullptr && from->phase == JournalEntry::Phase::complete;
   if (committing && !fs::exists(partial_path(job_.rejects)) && fs::exists(job_.rejects)) return;  // has its name
+  if (from == nullptr && !had_leftovers_ && !job_.force && fs::exists(partial_path(job_.rejects))) {
+    throw Error(Code::io, "a run with another output was killed and left records here", partial_path(job_.rejects).string(),
+                "choose another --rejects; --force throws them away");
+  }
   rejects_.emplace(OutputFile::partial(job_.rejects, from != nullptr ? from->rejects_bytes : 0));
+  rejects_->keep_temporary(from != nullptr);
+}
+
+void EncodeCommitter::name_fault(const std::string& where, const RecordFault& fault) {
+  if (report_.first_skipped.size() < kSkippedNamed) report_.first_skipped.push_back(where + ": " + fault.reason);
+  if (++named_ <= kSkippedNamed) log::info("left out {}: {}", where, fault.reason);
+  else if (named_ == kSkippedNamed + 1)
+    log::info("further records left out are counted{}", job_.rejects.empty() ? ", --rejects FILE keeps them all" : "; all are in " + job_.rejects);
 }
 
 void EncodeCommitter::take_faults(const ChunkResult& result) {
@@ -95,7 +120,10 @@ void EncodeCommitter::take_faults(const ChunkResult& result) {
       rejects_->write(fault.raw.data(), fault.raw.size());
       rejects_->write(end.data(), end.size());
     }
-    if (++report_.skipped_records <= job_.max_bad || job_.max_bad < 0) continue;
+    if (++report_.skipped_records <= job_.max_bad || job_.max_bad < 0) {
+      name_fault(where, fault);
+      continue;
+    }
     if (job_.on_bad == OnBadRecord::replace && job_.max_bad == 0) {
       throw Error(Code::data, fault.reason + "; this is not mended by replacing characters", where,
                   "--max-bad N leaves out up to N such records, -1 all");
@@ -119,6 +147,7 @@ void EncodeCommitter::take(ChunkResult& result) {
     report_.first_replaced = place(result.file, source_.lines_before(result.input) + result.first_mended_line, 0);
   report_.documents += result.documents;
   report_.blank_lines += result.blank_lines;
+  report_.odd_number_records += result.odd_numbers;
   report_.specials_as_text += result.specials_as_text;
   report_.replaced_records += result.mended_records;
   report_.replaced_characters += result.mended_characters;
@@ -153,7 +182,7 @@ void EncodeCommitter::note(JournalEntry::Phase phase) {
     for (const auto& writer : writers_) last_.files.push_back(writer->mark());
     last_.report = counts();
   }
-  if (!journal_) journal_ = std::make_unique<EncodeJournal>(journal_path(job_), plan_.identity);
+  if (!journal_) journal_ = std::make_unique<EncodeJournal>(journal_path(job_), plan_.identity, report_.prefixes);
   journal_->add(last_);
   noted_ = std::chrono::steady_clock::now();
 }
@@ -169,7 +198,21 @@ TokenFileOrigin EncodeCommitter::origin() const {
   made_by.sentences = job_.split_sentences;
   made_by.before = tokenizer_.surround().before;
   made_by.after = tokenizer_.surround().after;
+  if (plan_.journaled) made_by.made_from = json_line(kept_identity(plan_.identity));
   return made_by;
+}
+
+void EncodeCommitter::stop(int signal) {
+  report_.stopped_by = signal;
+  const bool resumable = plan_.journaled && !(last_.at == TextPosition());
+  if (!resumable) return;
+  if (journal_) keep_leftovers(true);  // up to its last entry, if the next cannot be written
+  note(JournalEntry::Phase::running);
+  keep_leftovers(true);
+  const auto& inputs = job_.source.inputs;
+  const auto at = static_cast<std::size_t>(last_.at.input);
+  report_.stopped_at = at < inputs.size() ? place(inputs[at], source_.lines_before(last_.at.input) + last_.at.line, 0)
+                                          : "the end of the input";
 }
 
 void EncodeCommitter::publish_rejects() {
@@ -202,6 +245,7 @@ void EncodeCommitter::finish() {
   for (const auto& writer : writers_) writer->commit(made_by);
   if (stats_) report_.stats = stats_->to_json();
   if (journal_) note(JournalEntry::Phase::published);
+  keep_leftovers(false);
   writers_.clear();
   rejects_.reset();
   journal_.reset();

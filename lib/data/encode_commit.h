@@ -34,11 +34,16 @@ class EncodeCommitter {
   // The next chunk in order.
   //   fails  Error{data}: a bad record, or one too many; Error{io}; a failure the chunk carries
   void take(ChunkResult& result);
+  // End before the input does, because of a signal: report says where, and what is done stays for a later run if there
+  // is something and the input can be read again.   fails  Error{io}
+  void stop(int signal);
   // Give everything its name.   fails  Error{data}: zero documents; Error{io}
   void finish();
 
  private:
   void open_rejects();
+  void name_fault(const std::string& where, const RecordFault& fault);
+  void keep_leftovers(bool keep);
   void take_faults(const ChunkResult& result);
   void note(JournalEntry::Phase phase);
   void publish_rejects();
@@ -53,7 +58,9 @@ class EncodeCommitter {
   EncodeReport& report_;
   std::optional<EncodeStats> stats_;
   JournalEntry last_;  // noted, or to be
+  std::size_t named_ = 0;  // bad records, in messages of this process
   std::chrono::steady_clock::time_point noted_ = std::chrono::steady_clock::now();
+  bool had_leftovers_ = false;  // temporaries of these outputs were there before
   std::optional<FileLock> rejects_lock_;
   std::optional<OutputFile> rejects_;
   std::vector<std::unique_ptr<IndexedWriter>> writers_;

@@ -1,17 +1,13 @@
 #include "data/encode_corpus.h"
 
-#include <sys/stat.h>
-
-
-#include "base/options.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/progress.h"
 #include "data/encode_commit.h"
+#include "data/encode_identity.h"
 #include "data/encode_pool.h"
 #include "data/output_check.h"
 
@@ -71,55 +67,18 @@ ChunkOptions chunk_options(const EncodeJob& job, TokenType type) {
   return options;
 }
 
-Json input_identity(const std::string& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw Error(Code::io, "no such file", path);
-  return {{"file", path}, {"bytes", st.st_size}, {"changed_ns", st.st_mtim.tv_sec * 1'000'000'000LL + st.st_mtim.tv_nsec}};
-}
-
-// Everything that decides the output's bytes; keys are flags where a flag decides.
-Json identity_of(const EncodeJob& job, TokenType type, const tokenizer::Tokenizer& tokenizer) {
-  constexpr const char* kFormats[] = {"auto", "jsonl", "text"};
-  constexpr const char* kBad[] = {"stop", "skip", "replace"};
-  Json j{{"version", cli::version()},
-         {"tokenizer", hash_text(tokenizer.fingerprint())},
-         {"--eod-token", tokenizer.eod() ? Json(*tokenizer.eod()) : Json()},
-         {"ids around texts", {tokenizer.surround().before, tokenizer.surround().after}},
-         {"--parse-special", job.parse_special},
-         {"--json-keys", job.keys},
-         {"--append-eod", job.append_eod},
-         {"--token-type", token_type_name(type)},
-         {"--input-format", kFormats[static_cast<int>(job.source.format)]},
-         {"--document-separator", job.source.document_separator},
-         {"--shard", {job.source.share.index, job.source.share.count}},
-         {"--partitions", job.source.deal},
-         {"--split-sentences", job.split_sentences},
-         {"--keep-newlines", job.keep_newlines},
-         {"--on-error", kBad[static_cast<int>(job.on_bad)]},
-         {"--rejects", job.rejects},
-         {"--stats", job.stats}};
-  j["inputs"] = Json::array();
-  for (const std::string& path : job.source.inputs) j["inputs"].push_back(input_identity(path));
-  return j;
-}
-
 // What a killed run left, if it is one of this job.
 std::optional<EncodeJournal::Found> find_killed_run(const EncodeJob& job, const Json& identity) {
-  const fs::path path = journal_path(job);
-  std::optional<EncodeJournal::Found> found = EncodeJournal::find(path);
-  if (!job.resume) {
-    if (found) log::info("a killed run left {}; it is begun anew, --resume would go on with it", path.string());
-    return std::nullopt;
-  }
-  if (!found || !found->last) {
-    log::info("no killed run to go on with at {}: begun from the start", path.string());
-    return std::nullopt;
-  }
-  if (const std::string difference = first_difference(found->identity, identity); !difference.empty()) {
+  for (const std::string& key : job.keys) {  // it is beside its own first key
+    const fs::path path = leftover_paths(key_prefix(job, key)).front();
+    std::optional<EncodeJournal::Found> found = EncodeJournal::find(path);
+    if (!found || !found->last) continue;
+    const std::string difference = first_difference(found->identity, identity);
+    if (difference.empty()) return found;
     throw Error(Code::config, "the killed run was another: " + difference, path.string(),
-                "give it what it had, or leave out --resume to begin anew");
+                "give it what it had, or --force without --resume to begin anew");
   }
-  return found;
+  return std::nullopt;
 }
 
 void encode_all(const EncodeJob& job, const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer, TextSource& source,
@@ -128,7 +87,12 @@ void encode_all(const EncodeJob& job, const ChunkOptions& options, const tokeniz
   const std::int64_t tokens_before = report.tokens;
   Progress progress("encode", source.total_bytes(), "bytes");
   EncodePool pool(options, tokenizer, source, job.workers);
+  const auto wanted_to_stop = [&job] { return job.source.stop != nullptr && *job.source.stop != 0; };
   while (std::optional<ChunkResult> result = pool.take()) {
+    if (wanted_to_stop()) {
+      progress.finish();
+      return committer.stop(*job.source.stop);
+    }
     committer.take(*result);
     const double seconds = seconds_since(start);
     progress.update(result->used, fmt::format("{} documents, {:.2f} M tokens/s", report.documents,
@@ -157,7 +121,11 @@ EncodeReport encode_corpus(const EncodeJob& job, const tokenizer::Tokenizer& tok
   OutputFiles files = files_of(job);
   if (plan.journaled) {
     plan.identity = identity_of(job, plan.type, tokenizer);
-    plan.resume = find_killed_run(job, plan.identity);
+    if (job.resume) plan.resume = find_killed_run(job, plan.identity);
+  }
+  if (job.resume && !plan.resume) {
+    if (const std::optional<EncodeReport> done = finished_run(job, plan.identity)) return *done;
+    log::info("no killed run to go on with at {}: begun from the start", journal_path(job).string());
   }
   const auto phase = plan.resume ? plan.resume->last->phase : JournalEntry::Phase::running;
   if (phase == JournalEntry::Phase::published) return finish_published(job, *plan.resume->last, tokenizer);
@@ -171,7 +139,7 @@ EncodeReport encode_corpus(const EncodeJob& job, const tokenizer::Tokenizer& tok
     EncodeCommitter committer(job, std::move(plan), tokenizer, source, report);
     if (report.resumed_documents > 0) log::info("going on after {} documents of a killed run", report.resumed_documents);
     if (phase == JournalEntry::Phase::running) encode_all(job, options, tokenizer, source, committer, report);
-    committer.finish();
+    if (report.stopped_by == 0) committer.finish();
   }
   report.elapsed_s = seconds_since(start);
   return report;

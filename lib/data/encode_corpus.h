@@ -23,6 +23,7 @@ namespace mt::data {
 enum class OnBadRecord { stop, skip, replace };
 
 constexpr int kMaxWorkers = 256;
+constexpr std::size_t kSkippedNamed = 5;
 
 struct EncodeJob {
   TextSourceOptions source;
@@ -49,6 +50,8 @@ struct EncodeReport {
   std::int64_t documents = 0, sequences = 0, tokens = 0;   // of the first key
   std::int64_t empty_documents = 0, specials_as_text = 0;  // over all keys
   std::int64_t skipped_records = 0, blank_lines = 0;
+  std::int64_t odd_number_records = 0;  // taken, with a number that only Python's reader has
+  std::vector<std::string> first_skipped;  // "FILE:LINE:BYTE: reason", at most kSkippedNamed
   std::int64_t replaced_records = 0, replaced_characters = 0;  // mended and taken
   std::string first_replaced;                                  // FILE:LINE
   std::int64_t resumed_documents = 0, resumed_bytes = 0;       // of documents and input_bytes, taken over from a killed run
@@ -56,6 +59,9 @@ struct EncodeReport {
   double elapsed_s = 0;
   Json stats;  // EncodeStats::to_json, where asked for
   std::vector<std::string> prefixes;  // what was written, one a key
+  bool already_complete = false;      // by an earlier run: documents, sequences, tokens and prefixes are of it
+  int stopped_by = 0;                 // a signal: nothing has its name
+  std::string stopped_at;             // FILE:LINE that comes next; "": nothing is kept, a next run begins at the start
 };
 
 // The output prefix of a key: PREFIX_KEY_document, or PREFIX_KEY_sentence where sentences are split.
@@ -65,12 +71,15 @@ std::string key_prefix(const EncodeJob& job, const std::string& key);
 // First the temporaries of killed runs with the same outputs go (data/output_check.h), but with `resume` those of a run
 // over the same inputs with the same options and tokenizer are gone on with, to the same bytes as if it had never ended;
 // workers, max_bad and force may be others.
+// A finished run is recognised by what its sidecars say it was made from; then nothing is written.
+// Where source.stop becomes other than 0 the run ends behind the chunk at hand, with a journal if it has got anywhere.
 //   fails  before anything is touched: Error{usage}: a number out of range, a key given twice, an output that is an
 //          input or another output, resume of what is no file; Error{config}: resume with another input, option or
-//          tokenizer, named; Error{io}: inputs, outputs that exist, no output directory; Error{data}: no end token, a
+//          tokenizer, named, than the killed or the finished run had; Error{io}: work of a killed run without resume and
+//          without force; inputs, outputs that exist, no output directory; Error{data}: no end token, a
 //          width too small for the vocabulary. Then Error{device}: no more threads.
 //          during: Error{data} "file:line:column"; zero documents; Error{io}: disk full. Nothing is left at the final
-//          paths nor beside them
+//          paths nor beside them, unless a killed run was gone on with: what it left stays, to go on from again
 //   cost   100 MB/s a core or more for English with GPT-2's tokenizer (tests/bench/encode_bench.cc)
 EncodeReport encode_corpus(const EncodeJob& job, const tokenizer::Tokenizer& tokenizer);
 

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 
 namespace mt::data {
 
@@ -59,7 +61,10 @@ std::optional<EncodeJournal::Found> EncodeJournal::find(const fs::path& path) {
   for (std::size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     try {
       const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(end));
-      if (!found) found.emplace().identity = line.at("identity");
+      if (!found) {
+        found.emplace().identity = line.at("identity");
+        found->prefixes = line.value("prefixes", std::vector<std::string>());
+      }
       else found->last = entry_from(line);
     } catch (const std::exception&) {  // torn by the kill, with everything behind it
       return found;
@@ -69,11 +74,11 @@ std::optional<EncodeJournal::Found> EncodeJournal::find(const fs::path& path) {
   return found;
 }
 
-EncodeJournal::EncodeJournal(const fs::path& path, const Json& identity) : path_(path) {
+EncodeJournal::EncodeJournal(const fs::path& path, const Json& identity, const std::vector<std::string>& prefixes) : path_(path) {
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) throw Error(Code::io, "cannot create: " + errno_text(errno), path.string());
   try {
-    append({{"mt_journal", 1}, {"identity", identity}});
+    append({{"mt_journal", 1}, {"identity", identity}, {"prefixes", prefixes}});
     fsync_directory(path.has_parent_path() ? path.parent_path() : fs::path("."));
   } catch (...) {
     ::close(fd_);
@@ -94,7 +99,7 @@ EncodeJournal::EncodeJournal(const fs::path& path, const Found& found) : path_(p
 
 EncodeJournal::~EncodeJournal() {
   ::close(fd_);
-  ::unlink(path_.c_str());
+  if (!kept_) ::unlink(path_.c_str());
 }
 
 void EncodeJournal::append(const Json& line) {
@@ -109,6 +114,42 @@ void EncodeJournal::append(const Json& line) {
 }
 
 void EncodeJournal::add(const JournalEntry& entry) { append(to_json(entry)); }
+
+namespace {
+
+// The journal of the run that left temporaries of a prefix, if there is one that says how far they are.
+std::optional<fs::path> journal_over(const std::string& prefix) {
+  const std::vector<fs::path> paths = leftover_paths(prefix);
+  const auto speaks = [](const fs::path& path) {
+    const auto found = EncodeJournal::find(path);
+    return found && found->last ? found : std::nullopt;
+  };
+  if (speaks(paths.front())) return paths.front();
+  std::error_code error;
+  if (std::none_of(paths.begin(), paths.end(), [&](const fs::path& path) { return fs::exists(path, error); })) return std::nullopt;
+  const fs::path parent = paths.front().has_parent_path() ? paths.front().parent_path() : fs::path(".");
+  for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() != paths.front().extension()) continue;
+    const auto found = speaks(entry->path());
+    if (!found) continue;
+    for (const std::string& of_run : found->prefixes) {
+      if (fs::path(of_run).filename() == fs::path(prefix).filename()) return entry->path();
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void refuse_resumable(const std::string& prefix, bool force) {
+  const std::optional<fs::path> journal = journal_over(prefix);
+  if (!journal) return;
+  if (!force) {
+    throw Error(Code::io, "a run that was killed left work here which can be gone on with", journal->string(),
+                "mt-preprocess encode --resume goes on with it, --force throws it away");
+  }
+  log::info("{}: what a killed run left is thrown away, --resume would have gone on with it", journal->string());
+}
 
 std::string first_difference(const Json& was, const Json& is) {
   for (const auto& [key, value] : is.items()) {

@@ -32,29 +32,39 @@ class EncodeJournal {
  public:
   struct Found {
     Json identity;
+    std::vector<std::string> prefixes;
     std::optional<JournalEntry> last;
     std::uint64_t bytes = 0;  // of whole lines
   };
   // The journal that a killed run left, if there is one that can be read.
   static std::optional<Found> find(const std::filesystem::path& path);
 
-  // Begin one, in place of what is there.   fails  Error{io}
-  EncodeJournal(const std::filesystem::path& path, const Json& identity);
+  // Begin one, in place of what is there.
+  //   prefixes  of all token files of the run   fails  Error{io}
+  EncodeJournal(const std::filesystem::path& path, const Json& identity, const std::vector<std::string>& prefixes);
   // Go on with one that was found.
   EncodeJournal(const std::filesystem::path& path, const Found& found);
-  // A journal goes with its run: what fails in order leaves none.
+  // A journal goes with its run, unless it is kept.
   ~EncodeJournal();
   EncodeJournal(const EncodeJournal&) = delete;
   EncodeJournal& operator=(const EncodeJournal&) = delete;
 
   // Append an entry and bring it to the disk.   needs  what it speaks of is there already   fails  Error{io}
   void add(const JournalEntry& entry);
+  // Whether it stays for a later run to go on from.
+  void keep(bool on) { kept_ = on; }
 
  private:
   void append(const Json& line);
   std::filesystem::path path_;
   int fd_ = -1;
+  bool kept_ = false;
 };
+
+// Stop before the temporaries of a prefix are thrown away: a journal, of this prefix or of another key of the same run,
+// says that they are part of a killed run that can be gone on with. With `force` they may go, and it is said.
+//   fails  Error{io} with what to do
+void refuse_resumable(const std::string& prefix, bool force);
 
 // The first difference between what decides the output of two runs, in words: "--append-eod was false, is true"; ""
 // where there is none. Members of "inputs" are compared one by one.

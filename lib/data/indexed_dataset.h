@@ -47,6 +47,7 @@ struct TokenFileOrigin {
   std::vector<std::int32_t> before, after;  // ids that stand around every text, as the tokenizer puts them
   bool parse_special = false;               // special strings in texts became control tokens
   bool sentences = false;                   // a sequence is a sentence, not a text
+  std::string made_from;                    // written, not read back: JSON, what decided the content; "": not known
 };
 
 // What the sidecar says of the bytes: XXH3 of both files, sixteen hex digits each; "" where it does not say.
@@ -134,13 +135,15 @@ class IndexedWriter {
  public:
   // Opens the temporaries beside the final paths. Index entries are spilled to unlinked files: memory does not grow
   // with the number of documents.
-  //   fails  Error{io}: the directory is missing or not writable, or a file of the prefix exists and `force` is false
+  //   fails  Error{io}: the directory is missing or not writable, or, where `force` is false, a file of the prefix exists
+  //          or a killed run left work that can be gone on with (data/encode_journal.h)
   IndexedWriter(std::string prefix, TokenType type, bool force);
   // The same in temporaries that outlive a kill (leftover_paths), going on from `from`; null: begun anew, and what a
   // killed run left goes.
   //   committing  the killed run may have been inside commit(): files at the final paths that hold what this one is to
   //               hold are taken for ours
-  //   fails  Error{corrupt}: the temporaries are not what `from` says; they stay
+  //   fails  Error{corrupt}: the temporaries are not what `from` says; Error{io}. Those of `from` stay, then and later, until
+  //          keep_leftovers(false)
   //   cost   reads what is there once
   IndexedWriter(std::string prefix, TokenType type, bool force, const TokenFileMark* from, bool committing);
   ~IndexedWriter();
@@ -167,6 +170,8 @@ class IndexedWriter {
   TokenType type() const;
   // Bring all of it to the disk and say how far that is.   fails  Error{io}
   TokenFileMark mark();
+  // Whether the temporaries of leftover_paths stay where this object ends without commit(), or a write fails.
+  void keep_leftovers(bool keep);
   // Hand the tokens written so far to `take` in blocks of whole ids.
   void replay_tokens(const std::function<void(std::span<const std::byte>)>& take);
 

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/encode_journal.h"
 #include "data/indexed_dataset.h"
 #include "data/spill_file.h"
 
@@ -82,7 +83,7 @@ struct IndexedWriter::State {
   std::optional<FileLock> lock;
   std::string prefix;
   TokenType type;
-  bool force, committing = false;
+  bool force, committing = false, going_on = false;
   std::optional<OutputFile> bin;  // empty: has its name already
   std::optional<SpillFile> lengths, documents;
   Xxh3Stream bin_hash;
@@ -113,6 +114,7 @@ struct IndexedWriter::State {
 IndexedWriter::IndexedWriter(std::string prefix, TokenType type, bool force) {
   FileLock lock = lock_of(prefix);
   refuse_existing(prefix, force);
+  refuse_resumable(prefix, force);
   state_ = std::make_unique<State>(std::move(prefix), type, force);
   State& s = *state_;
   s.lock.emplace(std::move(lock));
@@ -125,10 +127,12 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, bool force) {
 IndexedWriter::IndexedWriter(std::string prefix, TokenType type, bool force, const TokenFileMark* from, bool committing) {
   FileLock lock = lock_of(prefix);
   if (!committing) refuse_existing(prefix, force);
+  if (from == nullptr) refuse_resumable(prefix, force);
   state_ = std::make_unique<State>(std::move(prefix), type, force);
   State& s = *state_;
   s.lock.emplace(std::move(lock));
   s.committing = committing;
+  s.going_on = from != nullptr;
   if (from == nullptr) s.remove_leftovers();
   s.take_up(from != nullptr ? *from : TokenFileMark());
 }
@@ -150,7 +154,7 @@ void IndexedWriter::State::take_up(const TokenFileMark& from) {
   const bool has_its_name = committing && !fs::exists(partial) && fs::exists(bin_path(prefix));
   const auto check = [&](bool right, const fs::path& path) {
     if (right) return;
-    throw Error(Code::corrupt, "is not what the killed run wrote", path.string(), "run again without --resume");
+    throw Error(Code::corrupt, "is not what the killed run wrote", path.string(), "--force without --resume begins anew");
   };
   if (num_tokens > 0) {
     const fs::path place = has_its_name ? bin_path(prefix) : partial;
@@ -171,9 +175,14 @@ void IndexedWriter::State::take_up(const TokenFileMark& from) {
   });
   check(tokens == num_tokens, lengths_path(prefix));
   check(last_boundary == num_sequences, documents_path(prefix));
-  if (!has_its_name) bin.emplace(OutputFile::partial(bin_path(prefix), bin_bytes()));
+  if (!has_its_name) {
+    bin.emplace(OutputFile::partial(bin_path(prefix), bin_bytes()));
+    bin->keep_temporary(going_on);
+  }
   lengths.emplace(lengths_path(prefix), static_cast<std::uint64_t>(4 * num_sequences));
+  lengths->keep(going_on);
   documents.emplace(documents_path(prefix), static_cast<std::uint64_t>(8 * num_documents));
+  documents->keep(going_on);
 }
 
 void IndexedWriter::add_sequence(std::span<const std::int32_t> ids) {
@@ -258,6 +267,12 @@ TokenFileMark IndexedWriter::mark() {
   s.lengths->sync();
   s.documents->sync();
   return {s.num_sequences, s.num_documents, s.num_tokens, hash_text(s.bin_hash.digest())};
+}
+
+void IndexedWriter::keep_leftovers(bool keep) {
+  if (state_->bin) state_->bin->keep_temporary(keep);
+  state_->lengths->keep(keep);
+  state_->documents->keep(keep);
 }
 
 void IndexedWriter::replay_tokens(const std::function<void(std::span<const std::byte>)>& take) {
@@ -360,6 +375,7 @@ std::string IndexedWriter::State::sidecar_text(const std::optional<TokenFileOrig
   if (origin->sentences) j["sentences"] = true;
   if (!origin->before.empty()) j["before"] = origin->before;
   if (!origin->after.empty()) j["after"] = origin->after;
+  if (!origin->made_from.empty()) j["made_from"] = Json::parse(origin->made_from);
   return j.dump(2) + "\n";
 }
 

@@ -83,13 +83,24 @@ std::vector<std::string> files_below(const std::string& directory, InputFormat f
 std::vector<std::string> files_matching(const std::string& pattern) {
   glob_t matches{};
   const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
-  std::vector<std::string> files;
+  std::vector<std::string> files, left_out;  // a pipe would be waited for, a device has no end
   std::error_code error;
+  bool only_directories = status == 0 && matches.gl_pathc > 0;
   for (std::size_t i = 0; status == 0 && i < matches.gl_pathc; ++i) {
-    if (!fs::is_directory(matches.gl_pathv[i], error)) files.emplace_back(matches.gl_pathv[i]);
+    const fs::path path = matches.gl_pathv[i];
+    if (fs::is_directory(path, error)) continue;
+    only_directories = false;
+    (fs::is_regular_file(path, error) ? files : left_out).push_back(path.string());
   }
-  const bool only_directories = files.empty() && matches.gl_pathc > 0;
   ::globfree(&matches);
+  if (!left_out.empty()) {
+    std::sort(left_out.begin(), left_out.end());
+    if (files.empty())
+      throw Error(Code::io, fmt::format("the pattern matches no file, but what is none: {}", some_names(left_out)), pattern,
+                  "name a pipe without a pattern");
+    log::info("{}: {} left out, which {} no file{} ({})", pattern, left_out.size(), left_out.size() == 1 ? "is" : "are",
+              left_out.size() == 1 ? "" : "s", some_names(left_out));
+  }
   if (files.empty()) {
     throw Error(Code::io, only_directories ? "the pattern matches directories alone" : "no file matches the pattern",
                 pattern, only_directories ? "name a directory without a pattern, or the files in it: 'DIR/*/*'" : "");

@@ -1,5 +1,6 @@
 #include "data/input_reader.h"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ const char* packing_name(Packing packing) {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{256} << 10;
+constexpr int kLook_ms = 200;  // how often who waits for a pipe looks whether to stop
 constexpr std::uint64_t kXzMemory = std::uint64_t{1} << 30;
 
 // All there is, and only the beginning of the bytes that packed files begin with; no text begins so (bzip2's would).
@@ -177,6 +179,7 @@ struct InputReader::State {
   std::size_t begin = 0, end = 0;  // of what is read and not used
   std::uint64_t taken = 0;         // bytes read from fd
   bool at_end = false;
+  const std::atomic<int>* stop = nullptr;  // null where nothing has to be waited for
   bool between_parts = false;  // a packed part is complete, the next has not begun
   Packing packing = Packing::none;
   std::unique_ptr<Gzip> gzip;
@@ -186,13 +189,22 @@ struct InputReader::State {
 
   std::string_view rest() const { return {buffer.data() + begin, end - begin}; }
 
+  ssize_t read_file(char* to, std::size_t size) {
+    for (pollfd ready{fd, POLLIN, 0}; stop != nullptr;) {
+      if (*stop != 0) throw Error(Code::io, "a signal ended the reading", name);
+      const int n = ::poll(&ready, 1, kLook_ms);
+      if (n > 0 || (n < 0 && errno != EINTR)) break;
+    }
+    return ::read(fd, to, size);
+  }
+
   // Read more behind what is there.
   void fill() {
     if (begin > 0) std::memmove(buffer.data(), buffer.data() + begin, end - begin);
     end -= begin;
     begin = 0;
     while (!at_end && end < buffer.size()) {
-      const ssize_t n = ::read(fd, buffer.data() + end, buffer.size() - end);
+      const ssize_t n = read_file(buffer.data() + end, buffer.size() - end);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) throw Error(Code::io, "cannot read: " + errno_text(errno), name);
       at_end = n == 0;
@@ -251,9 +263,11 @@ struct InputReader::State {
   }
 };
 
-InputReader::InputReader(int fd, std::string name) : state_(std::make_unique<State>()) {
+InputReader::InputReader(int fd, std::string name, const std::atomic<int>* stop) : state_(std::make_unique<State>()) {
   state_->fd = fd;
   state_->name = std::move(name);
+  struct stat st {};
+  if (::fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) state_->stop = stop;
   state_->fill();
   state_->packing = packing_of(state_->rest());
   if (state_->at_end && is_cut_magic(state_->rest())) {
@@ -323,7 +337,7 @@ std::size_t InputReader::read(char* to, std::size_t size) {
     return n;
   }
   for (;;) {
-    const ssize_t n = s.at_end ? 0 : ::read(s.fd, to, size);
+    const ssize_t n = s.at_end ? 0 : s.read_file(to, size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error(Code::io, "cannot read: " + errno_text(errno), s.name);
     s.taken += static_cast<std::size_t>(n);

@@ -5,6 +5,7 @@
 // is that of the unpacker: 32 KiB to 1 GiB, whatever the size of the input.
 // Code: data/input_reader.cc. Tests: tests/data/input_reader_test.cc.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +24,9 @@ const char* packing_name(Packing packing);
 class InputReader {
  public:
   // Takes over `fd` unless it is standard input; `name` goes into errors.
+  //   stop   where it is given and becomes other than 0, waiting for a pipe ends with Error{io}, here and in read()
   //   fails  Error{io}: the first read; Error{corrupt}: all there is is the beginning of a packed file's first bytes
-  InputReader(int fd, std::string name);
+  InputReader(int fd, std::string name, const std::atomic<int>* stop = nullptr);
   ~InputReader();
   InputReader(InputReader&&) noexcept;
   InputReader& operator=(InputReader&&) noexcept;

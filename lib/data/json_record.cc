@@ -15,6 +15,7 @@ namespace dom = simdjson::dom;
 
 struct RecordReader::Parser {
   dom::parser parser;
+  dom::element root;  // of the record at hand
 };
 
 namespace {
@@ -116,19 +117,27 @@ RecordReader::Step RecordReader::refuse_json(std::string_view line, const char* 
   return Step::bad;
 }
 
+// Whether the line is a record once its characters are mended, if that is wanted, and its numbers are read as Python does.
+bool RecordReader::parses_otherwise(std::string_view line) {
+  std::string text;
+  const std::int64_t mended = mend_ == Mend::yes ? mend_json(line, text) : 0;
+  mended_text_.clear();
+  const std::int64_t numbers = take_python_numbers(mended > 0 ? text : line, mended_text_);
+  if (mended == 0 && numbers == 0) return false;
+  const std::size_t size = mended_text_.size();
+  mended_text_.append(simdjson::SIMDJSON_PADDING, ' ');
+  if (parser_->parser.parse(mended_text_.data(), size, false).get(parser_->root) != simdjson::SUCCESS) return false;
+  mended_ = mended;
+  odd_numbers_ += numbers > 0 ? 1 : 0;
+  return true;
+}
+
 RecordReader::Step RecordReader::take_json(std::string_view line) {
   raw_ = line;
   mended_ = 0;
-  dom::element root;
+  dom::element& root = parser_->root;
   if (const auto error = parser_->parser.parse(line.data(), line.size(), false).get(root)) {
-    if (mend_ == Mend::no) return refuse_json(line, simdjson::error_message(error));
-    mended_text_.clear();
-    mended_ = mend_json(line, mended_text_);
-    const std::size_t size = mended_text_.size();
-    mended_text_.append(simdjson::SIMDJSON_PADDING, ' ');
-    if (mended_ == 0 || parser_->parser.parse(mended_text_.data(), size, false).get(root) != simdjson::SUCCESS) {
-      return refuse_json(line, simdjson::error_message(error));
-    }
+    if (!parses_otherwise(line)) return refuse_json(line, simdjson::error_message(error));
   }
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) {

@@ -1,5 +1,6 @@
 #include "data/mend_text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -53,6 +54,39 @@ std::int64_t replace_lone_surrogates(std::string& record, std::size_t from) {
   return replaced;
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The length of the number at the front of `text`, 0 where there is none, and whether a parser of fixed width has it.
+struct Number {
+  std::size_t size = 0;
+  bool plain = true;
+};
+Number number_at(std::string_view text) {
+  for (const std::string_view name : {"NaN", "Infinity", "-Infinity"})
+    if (text.starts_with(name)) return {name.size(), false};
+  std::size_t at = text.starts_with('-') ? 1 : 0;
+  const auto digits = [&] {
+    const std::size_t from = at;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    return at - from;
+  };
+  const std::size_t whole = digits();
+  if (whole == 0) return {};
+  bool fraction = false;
+  if (at + 1 < text.size() && text[at] == '.' && is_digit(text[at + 1])) ++at, fraction = digits() > 0;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    const std::size_t mark = at++;
+    if (at < text.size() && (text[at] == '+' || text[at] == '-')) ++at;
+    if (digits() == 0) at = mark;
+    else fraction = true;
+  }
+  constexpr std::size_t kMostDigits = 18;
+  if (!fraction) return {at, whole <= kMostDigits};
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + at, value);
+  return {at, error == std::errc()};
+}
+
 }  // namespace
 
 std::int64_t replace_invalid_utf8(std::string_view text, std::string& out) {
@@ -74,6 +108,30 @@ std::int64_t mend_json(std::string_view record, std::string& out) {
   const std::size_t from = out.size();
   const std::int64_t replaced = replace_invalid_utf8(record, out);
   return dropped + replaced + replace_lone_surrogates(out, from);
+}
+
+std::int64_t take_python_numbers(std::string_view record, std::string& out) {
+  std::int64_t taken = 0;
+  for (std::size_t at = 0; at < record.size();) {
+    if (record[at] == '"') {  // a string, whole
+      std::size_t end = at + 1;
+      while (end < record.size() && record[end] != '"') end += record[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, record.size());
+      out.append(record.substr(at, end - at));
+      at = end;
+      continue;
+    }
+    const Number number = number_at(record.substr(at));
+    if (number.size == 0) {
+      out += record[at++];
+      continue;
+    }
+    if (number.plain) out.append(record.substr(at, number.size));
+    else out += '0';
+    taken += number.plain ? 0 : 1;
+    at += number.size;
+  }
+  return taken;
 }
 
 }  // namespace mt::data

@@ -19,4 +19,10 @@ std::int64_t replace_invalid_utf8(std::string_view text, std::string& out);
 //   gives  how many characters were replaced or dropped; 0: `out` ends with the record as it is
 std::int64_t mend_json(std::string_view record, std::string& out);
 
+// Append a JSON record with 0 in place of each number that Python's json reads and a reader of fixed width does not: NaN,
+// Infinity, -Infinity, whole numbers of more than 18 digits, and those that no double holds. They may stand in fields that
+// nobody asks for, and Megatron takes such records. What is no number in Python either stays.
+//   gives  how many there were
+std::int64_t take_python_numbers(std::string_view record, std::string& out);
+
 }  // namespace mt::data

@@ -47,6 +47,10 @@ void check_place(const fs::path& output, bool force) {
 }  // namespace
 
 void check_outputs(const OutputFiles& files) {
+  for (const std::string& output : files.outputs) {
+    if (output == "-") throw Error(Code::usage, "an output is a file that takes its name when it is whole, standard output is none",
+                                   output, "a file's name; ./- is one called so");
+  }
   for (std::size_t i = 0; i < files.outputs.size(); ++i) {
     const std::string& output = files.outputs[i];
     for (const std::string& input : files.inputs) {

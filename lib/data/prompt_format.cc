@@ -26,11 +26,11 @@ std::string without(std::string text, std::string_view word) {
   return text;
 }
 
-// `first_user`: place of the first message of the user.
+// `first_user`, `last_user`: places of the user's first and last message.
 struct Place {
   const Conversation& all;
   std::size_t turn;
-  std::size_t first_user;
+  std::size_t first_user, last_user;
 };
 
 Pieces nemotron_h(const Place& p) {
@@ -81,7 +81,8 @@ Pieces llama3(const Place& p) {
   return pieces;
 }
 
-Pieces mistral(const Place& p) {
+// `with_system`: the message of the user that the system message stands before.
+Pieces mistral_turn(const Place& p, std::size_t with_system, const char* end) {
   const Turn& t = p.all[p.turn];
   Pieces pieces;
   if (p.turn == 0) pieces.push_back({"<s>"});
@@ -91,12 +92,15 @@ Pieces mistral(const Place& p) {
     pieces.push_back({"[TOOL_RESULTS] " + stripped(t.content) + "[/TOOL_RESULTS]"});
   } else if (t.role == "user") {
     std::string system;
-    if (p.turn == p.first_user && p.all[0].role == "system") system = stripped(p.all[0].content);
+    if (p.turn == with_system && p.all[0].role == "system") system = stripped(p.all[0].content);
     if (!system.empty()) system += "\n\n";
-    pieces.push_back({"[INST] " + system + stripped(t.content) + "[/INST]"});
+    pieces.push_back({"[INST] " + system + stripped(t.content) + end});
   }
   return pieces;
 }
+
+Pieces mistral(const Place& p) { return mistral_turn(p, p.last_user, "[/INST]"); }
+Pieces mistral_v1(const Place& p) { return mistral_turn(p, p.first_user, " [/INST]"); }
 
 }  // namespace
 
@@ -116,6 +120,7 @@ constexpr PromptFormat::Kind kKinds[] = {
     {"chatml", chatml, "<|endoftext|>", {"<|im_start|>", "<|im_end|>"}},
     {"llama3", llama3, "<|eot_id|>", {"<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>"}},
     {"mistral", mistral, "</s>", {"<s>", "[INST]", "</s>"}},
+    {"mistral-v1", mistral_v1, "</s>", {"<s>", "</s>"}},
 };
 
 constexpr auto kNames = [] {
@@ -164,10 +169,14 @@ PromptFormat::PromptFormat(const std::string& name, const tokenizer::Tokenizer& 
 
 void PromptFormat::encode(const Conversation& conversation, tokenizer::EncodeScratch& scratch, std::vector<Id>& ids,
                           std::vector<char>& counts) const {
-  std::size_t first_user = 0;
-  while (first_user < conversation.size() && conversation[first_user].role != "user") ++first_user;
+  std::size_t first_user = conversation.size(), last_user = first_user;
   for (std::size_t turn = 0; turn < conversation.size(); ++turn) {
-    for (const Piece& piece : kind_->pieces({conversation, turn, first_user})) {
+    if (conversation[turn].role != "user") continue;
+    last_user = turn;
+    if (first_user == conversation.size()) first_user = turn;
+  }
+  for (std::size_t turn = 0; turn < conversation.size(); ++turn) {
+    for (const Piece& piece : kind_->pieces({conversation, turn, first_user, last_user})) {
       const std::size_t begin = ids.size();
       tokenizer_->encode(piece.text, scratch, ids);
       counts.resize(ids.size(), piece.counts ? 1 : 0);

@@ -10,12 +10,13 @@
 //   chatml              <|im_start|>ROLE\nM<|im_end|>\n; an answer counts up to and with <|im_end|>
 //   llama3              <|begin_of_text|>, then <|start_header_id|>ROLE<|end_header_id|>\n\nM<|eot_id|>; an answer
 //                       counts with <|eot_id|>
-//   mistral             <s>, then [INST] U[/INST] and " A</s>"; the system message stands before the first U, an empty
-//                       line between
+//   mistral             <s>, then [INST] U[/INST] and " A</s>", where [INST] and [/INST] are tokens (mistral-common's V2
+//                       and V3); the system message stands before the last U, an empty line between
+//   mistral-v1          <s>, then [INST] U [/INST] and " A</s>", where they are text (V1); it stands before the first U
 // S, U and A lose white space at both ends in all but identity and chatml. An empty system message is left out by the
-// last three. Every message is encoded alone, so an answer is the same ids wherever it stands.
-// Source: facts of Megatron-LM core 0.20 (SFTTokenizer) for the first three; the models' published formats for the
-// rest.
+// last four. Every message is encoded alone, so an answer is the same ids wherever it stands.
+// Source: Megatron-LM core 0.20 (SFTTokenizer) for the first three; the chat templates published with Qwen 2.5 and 3 and
+// Llama 3, without the system message that some put in unasked; mistral-common 1.5.1 for Mistral's.
 // Code: data/prompt_format.cc. Tests: tests/data/sft_dataset_test.cc.
 
 #include <optional>

@@ -36,6 +36,17 @@ std::vector<std::string> words_of(const Json& value, const std::string& key, con
   return words;
 }
 
+// A parser keeps one of two equal keys, and the files of the other would be left out in silence.
+void refuse_key_twice(const std::string& text, const std::string& file) {
+  std::set<std::string> keys;
+  const Json::parser_callback_t see = [&](int depth, Json::parse_event_t event, Json& key) {
+    if (event == Json::parse_event_t::key && depth == 1 && !keys.insert(key.get<std::string>()).second)
+      throw Error(Code::data, fmt::format("the key '{}' is there twice", key.get<std::string>()), file, "each once");
+    return true;
+  };
+  [[maybe_unused]] const Json read = Json::parse(text, see, false);  // what is no JSON is said by parse_json
+}
+
 }  // namespace
 
 void read_path_files(SetOptions& o) {
@@ -50,7 +61,9 @@ void read_path_files(SetOptions& o) {
   }
   if (const std::string& file = o.per_split_data_args_path; !file.empty()) {
     SetOptions read;
-    const Json j = read_json(file);
+    const std::string text = read_file(file);
+    refuse_key_twice(text, file);
+    const Json j = parse_json(text, file);
     if (!j.is_object()) throw Error(Code::data, "wanted an object with the keys train, valid and test", file);
     for (const auto& [key, value] : j.items()) {
       auto* words = key == "train" ? &read.train_path : key == "valid" ? &read.valid_path : key == "test" ? &read.test_path : nullptr;
@@ -81,29 +94,37 @@ std::vector<const RunSets::Set*> RunSets::all() const {
   return sets;
 }
 
-Json RunSets::plan() const {
+std::vector<SetPlan> RunSets::plans() const {
+  std::vector<SetPlan> plans;
+  for (const Set* s : all()) plans.push_back({s->name, s->samples.size(), &s->samples.plan(), false});
+  return plans;
+}
+
+Json plan_json(const std::vector<SetPlan>& sets) {
   Json plan = Json::object();
-  for (const Set* s : all()) {
+  for (const SetPlan& s : sets) {
     Json members = Json::array();
-    for (const MemberPlan& m : s->samples.plan())
+    for (const MemberPlan& m : *s.members) {
       members.push_back({{"prefix", m.prefix}, {"weight", m.weight}, {"samples", m.samples}, {"samples_made", m.made},
-                         {"epochs", m.epochs}, {"sequences", m.sequences}, {"tokens", m.tokens}});
-    plan[s->name] = {{"samples", s->samples.size()}, {"members", std::move(members)}};
+                         {"epochs", m.epochs}, {s.chats ? "lines" : "sequences", m.sequences}});
+      if (!s.chats) members.back()["tokens"] = m.tokens;
+    }
+    plan[s.name] = {{"samples", s.samples}, {"members", std::move(members)}};
   }
   return plan;
 }
 
-std::vector<std::string> RunSets::plan_lines(std::size_t most) const {
+std::vector<std::string> plan_lines(const std::vector<SetPlan>& sets, std::size_t most) {
   std::vector<std::string> lines;
-  for (const Set* s : all()) {
-    const std::vector<MemberPlan>& members = s->samples.plan();
+  for (const SetPlan& s : sets) {
+    const std::vector<MemberPlan>& members = *s.members;
+    const auto size = [&s](const MemberPlan& m) { return s.chats ? fmt::format("{} lines", m.sequences) : fmt::format("{} tokens", m.tokens); };
     if (members.size() == 1) {
       const MemberPlan& m = members.front();
-      lines.push_back(fmt::format("{} set: {} samples, {:.2f} epochs of {} tokens of {}", s->name, m.samples, m.epochs,
-                                  m.tokens, m.prefix));
+      lines.push_back(fmt::format("{} set: {} samples, {:.2f} epochs of {} of {}", s.name, m.samples, m.epochs, size(m), m.prefix));
       continue;
     }
-    lines.push_back(fmt::format("{} set: {} samples of {} token files", s->name, s->samples.size(), members.size()));
+    lines.push_back(fmt::format("{} set: {} samples of {} {} files", s.name, s.samples, members.size(), s.chats ? "chat" : "token"));
     std::vector<std::size_t> shown(members.size());
     std::iota(shown.begin(), shown.end(), std::size_t{0});
     if (members.size() > most) {
@@ -113,36 +134,54 @@ std::vector<std::string> RunSets::plan_lines(std::size_t most) const {
     }
     for (const std::size_t i : shown) {
       const MemberPlan& m = members[i];
-      lines.push_back(fmt::format("  {} {}: {:.3g} % of the samples, {} of {}, {:.2f} epochs of {} tokens", i, m.prefix,
-                                  100 * m.weight, m.samples, m.made, m.epochs, m.tokens));
+      lines.push_back(fmt::format("  {} {}: {:.3g} % of the samples, {} of {}, {:.2f} epochs of {}", i, m.prefix,
+                                  100 * m.weight, m.samples, m.made, m.epochs, size(m)));
     }
     if (members.size() > most) lines.push_back(fmt::format("  and {} more", members.size() - most));
   }
   return lines;
 }
 
+std::vector<std::string> names_of_sets(const DataPath& path, const std::vector<std::string>& given) {
+  if (!path.weights.empty())
+    throw Error(Code::config, "--multiple-validation-sets scores each file by itself, weights would not count",
+                "--valid-data-path", "leave the weights out");
+  std::set<std::string> prefixes, names;
+  std::vector<std::string> last;
+  for (const auto& prefix : path.prefixes) {
+    if (!prefixes.insert(std::filesystem::path(prefix).lexically_normal().string()).second)
+      throw Error(Code::config, fmt::format("'{}' is named twice: two sets of one name would be scored alike", prefix),
+                  "--valid-data-path", "name each file once");
+    last.push_back(std::filesystem::path(prefix).filename().string());
+    names.insert(last.back());
+  }
+  if (!given.empty()) return given;
+  return names.size() == last.size() ? last : path.prefixes;
+}
+
 namespace {
 
-class SetMaker {
- public:
-  SetMaker(const RunSetsRequest& request, RunSets& run, IndexCache& cache) : r_(request), run_(run), cache_(cache) {}
+// A set that is wanted, and where it goes.
+struct WantedSet {
+  enum class Kind { train, valid, test } kind;
+  SetRequest request;
+  bool may_fail = false;  // then a notice is all that comes of it
+};
 
-  // Part `part` of a path that all sets share.
-  RunSets::Set shared(const std::string& name, std::size_t part, std::optional<std::int64_t> samples) {
-    SetRequest s = request(name, parse_data_path(r_.paths.data_path), samples);
-    s.split = r_.paths.split;
-    s.part = part;
-    return made(name, s);
-  }
-  // All of a path that is for this set alone.
-  RunSets::Set own(const std::string& name, DataPath path, std::optional<std::int64_t> samples) {
-    SetRequest s = request(name, std::move(path), samples);
-    s.own_path = true;
-    return made(name, s);
+class SetRequests {
+ public:
+  explicit SetRequests(const RunSetsRequest& request) : r_(request) {}
+
+  std::vector<WantedSet> all() {
+    if (r_.paths.per_split()) own_paths();
+    else shared_path();
+    return std::move(wanted_);
   }
 
  private:
-  SetRequest request(const std::string& name, DataPath path, std::optional<std::int64_t> samples) const {
+  using Kind = WantedSet::Kind;
+
+  SetRequest& add(Kind kind, const std::string& name, DataPath path, std::optional<std::int64_t> samples) {
     SetRequest s;
     s.path = std::move(path);
     s.name = name;
@@ -150,67 +189,104 @@ class SetMaker {
     s.seq_length = r_.seq_length;
     s.seed = r_.seed;
     s.surplus = r_.paths.surplus;
-    return s;
+    wanted_.push_back({kind, std::move(s)});
+    return wanted_.back().request;
   }
-  RunSets::Set made(const std::string& name, const SetRequest& s) {
-    RunSets::Set set{name, build_set(s, run_.files, cache_)};
-    if (!s.num_samples) set.pass = set.samples.size();
-    return set;
+  // Part `part` of a path that all sets share.
+  void share(Kind kind, const std::string& name, std::size_t part, std::optional<std::int64_t> samples) {
+    SetRequest& s = add(kind, name, parse_data_path(r_.paths.data_path), samples);
+    s.split = r_.paths.split;
+    s.part = part;
   }
+  // All of a path that is for this set alone.
+  void own(Kind kind, const std::string& name, DataPath path, std::optional<std::int64_t> samples) {
+    add(kind, name, std::move(path), samples).own_path = true;
+  }
+
+  void shared_path() {
+    const auto [train, valid, test] = r_.samples;
+    if (train > 0) share(Kind::train, "training", 0, train);
+    if (valid > 0) share(Kind::valid, "validation", 1, r_.full_validation ? std::nullopt : std::optional(valid));
+    // The test set is scored if there is one; a run without is none the worse.
+    if (test == 0 || parse_split(r_.paths.split)[2] == 0) return;
+    share(Kind::test, "test", 2, test);
+    wanted_.back().may_fail = true;
+  }
+
+  void own_paths() {
+    const auto [train, valid, test] = r_.samples;
+    if (train > 0) own(Kind::train, "training", parse_data_path(r_.paths.train_path), train);
+    const std::optional<std::int64_t> of_each = r_.full_validation ? std::nullopt : std::optional(valid);
+    if (valid > 0 && !r_.paths.valid_path.empty()) {
+      const DataPath path = parse_data_path(r_.paths.valid_path);
+      if (!r_.multiple_validation_sets) {
+        own(Kind::valid, "validation", path, of_each);
+      } else {
+        const auto names = names_of_sets(path, r_.validation_set_names);
+        for (std::size_t i = 0; i < path.prefixes.size(); ++i) own(Kind::valid, names[i], {{path.prefixes[i]}, {}}, of_each);
+      }
+    }
+    if (test > 0 && !r_.paths.test_path.empty()) own(Kind::test, "test", parse_data_path(r_.paths.test_path), test);
+  }
+
   const RunSetsRequest& r_;
-  RunSets& run_;
-  IndexCache& cache_;
+  std::vector<WantedSet> wanted_;
 };
 
-std::vector<std::string> set_names(const RunSetsRequest& r, const std::vector<std::string>& prefixes) {
-  if (!r.validation_set_names.empty()) return r.validation_set_names;
-  std::vector<std::string> names;
-  for (const auto& prefix : prefixes) names.push_back(std::filesystem::path(prefix).filename().string());
-  return std::set<std::string>(names.begin(), names.end()).size() == names.size() ? names : prefixes;
-}
-
-void open_shared_path(const RunSetsRequest& r, SetMaker& make, RunSets& run) {
-  const auto [train, valid, test] = r.samples;
-  if (train > 0) run.train = make.shared("training", 0, train);
-  if (valid > 0)
-    run.valid.push_back(make.shared("validation", 1, r.full_validation ? std::nullopt : std::optional(valid)));
-  // The test set is scored if there is one; a run without is none the worse.
-  if (test == 0 || parse_split(r.paths.split)[2] == 0) return;
-  try {
-    run.test = make.shared("test", 2, test);
-  } catch (const Error& e) {
-    run.notices.push_back(fmt::format("there will be no test loss: {}", e.message()));
-  }
-}
-
-void open_own_paths(const RunSetsRequest& r, SetMaker& make, RunSets& run) {
-  const auto [train, valid, test] = r.samples;
-  if (train > 0) run.train = make.own("training", parse_data_path(r.paths.train_path), train);
-  const std::optional<std::int64_t> of_each = r.full_validation ? std::nullopt : std::optional(valid);
-  if (valid > 0 && !r.paths.valid_path.empty()) {
-    const DataPath path = parse_data_path(r.paths.valid_path);
-    if (!r.multiple_validation_sets) {
-      run.valid.push_back(make.own("validation", path, of_each));
-    } else {
-      if (!path.weights.empty())
-        throw Error(Code::config, "--multiple-validation-sets scores each file by itself, weights would not count",
-                    "--valid-data-path", "leave the weights out");
-      const auto names = set_names(r, path.prefixes);
-      for (std::size_t i = 0; i < path.prefixes.size(); ++i)
-        run.valid.push_back(make.own(names[i], {{path.prefixes[i]}, {}}, of_each));
+// Documents of a file without end tokens run into each other, and into those of the next file.
+void note_mixed_ends(const std::vector<WantedSet>& sets, std::vector<std::string>& notices) {
+  for (const WantedSet& wanted : sets) {
+    std::string with, without;
+    for (const std::string& prefix : wanted.request.path.prefixes) {
+      const auto origin = origin_of(prefix);
+      if (!origin) continue;
+      if (std::string& first = origin->eod_appended ? with : without; first.empty()) first = prefix;
     }
+    if (!with.empty() && !without.empty())
+      notices.push_back(fmt::format("{} set: documents of {} end with the end token, those of {} with none: a model sees where "
+                                    "some end and others not (--append-eod)", wanted.request.name, with, without));
   }
-  if (test > 0 && !r.paths.test_path.empty()) run.test = make.own("test", parse_data_path(r.paths.test_path), test);
 }
+
+std::string no_test_loss(const Error& e) { return fmt::format("there will be no test loss: {}", e.message()); }
 
 }  // namespace
 
 std::unique_ptr<RunSets> open_run_sets(const RunSetsRequest& r, IndexCache& cache) {
   auto run = std::make_unique<RunSets>();
-  SetMaker make(r, *run, cache);
-  if (r.paths.per_split()) open_own_paths(r, make, *run);
-  else open_shared_path(r, make, *run);
+  const std::vector<WantedSet> sets = SetRequests(r).all();
+  for (const WantedSet& wanted : sets) {
+    const SetRequest& s = wanted.request;
+    try {
+      RunSets::Set set{s.name, build_set(s, run->files, cache)};
+      if (!s.num_samples) set.pass = set.samples.size();
+      if (wanted.kind == WantedSet::Kind::train) run->train = std::move(set);
+      else if (wanted.kind == WantedSet::Kind::test) run->test = std::move(set);
+      else run->valid.push_back(std::move(set));
+    } catch (const Error& e) {
+      if (!wanted.may_fail) throw;
+      run->notices.push_back(no_test_loss(e));
+    }
+  }
+  note_mixed_ends(sets, run->notices);
   return run;
+}
+
+ExpectedSets expect_run_sets(const RunSetsRequest& r) {
+  ExpectedSets expected;
+  TokenFiles files;
+  const std::vector<WantedSet> sets = SetRequests(r).all();
+  for (const WantedSet& wanted : sets) {
+    const SetRequest& s = wanted.request;
+    try {
+      expected.sets.push_back({s.name, expected_plan(s, files)});
+    } catch (const Error& e) {
+      if (!wanted.may_fail) throw;
+      expected.notices.push_back(no_test_loss(e));
+    }
+  }
+  note_mixed_ends(sets, expected.notices);
+  return expected;
 }
 
 }  // namespace mt::data

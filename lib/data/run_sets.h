@@ -47,6 +47,12 @@ struct SetLength {
 // batch; test: eval_iters x batch; none of both without an eval_interval.
 std::array<std::int64_t, 3> samples_wanted(const SetLength& length);
 
+// Names of validation sets that are scored each by itself: those given, else the files' own names, or all of their prefixes
+// where two files are called the same.
+//   needs  `given` is empty or has a name for each
+//   fails  Error{config}: weights, which would not count; a file that is named twice
+std::vector<std::string> names_of_sets(const DataPath& path, const std::vector<std::string>& given);
+
 struct RunSetsRequest {
   SetOptions paths;
   std::array<std::int64_t, 3> samples{};  // 0: that set is not needed and not built
@@ -55,6 +61,19 @@ struct RunSetsRequest {
   std::int64_t seq_length = 0;
   std::uint32_t seed = 1234;
 };
+
+// What a set is drawn of.
+struct SetPlan {
+  std::string name;
+  std::int64_t samples = 0;
+  const std::vector<MemberPlan>* members = nullptr;
+  bool chats = false;  // members are chat files: their lines count, their tokens are not known
+};
+// {"training": {"samples": N, "members": [{"prefix", "weight", "samples", "epochs", ...}]}, ...}
+Json plan_json(const std::vector<SetPlan>& sets);
+// The same for people: a line a set and a line a member; of more than `most` members the ones most is drawn of, and how
+// many more there are.
+std::vector<std::string> plan_lines(const std::vector<SetPlan>& sets, std::size_t most = 12);
 
 struct RunSets {
   struct Set {
@@ -69,15 +88,25 @@ struct RunSets {
 
   // Every set there is.
   std::vector<const Set*> all() const;
-  // {"training": {"samples": N, "members": [{"prefix", "weight", "samples", "epochs", ...}]}, ...}
-  Json plan() const;
-  // The same for people: a line a set and a line a member; of more than `most` members the ones most is drawn of, and how
-  // many more there are.
-  std::vector<std::string> plan_lines(std::size_t most = 12) const;
+  std::vector<SetPlan> plans() const;
+  Json plan() const { return plan_json(plans()); }
+  std::vector<std::string> plan_lines(std::size_t most = 12) const { return data::plan_lines(plans(), most); }
 };
 
 // Open the files and build the sets. A test set that cannot be is a notice.
 //   fails  as build_set
 std::unique_ptr<RunSets> open_run_sets(const RunSetsRequest& request, IndexCache& cache);
+
+// The sets as open_run_sets would build them, without an order of samples: for a look before a run.
+struct ExpectedSets {
+  struct Set {
+    std::string name;
+    std::vector<ExpectedMember> members;
+  };
+  std::vector<Set> sets;
+  std::vector<std::string> notices;
+};
+//   fails  as expected_plan   cost  reads each .idx once
+ExpectedSets expect_run_sets(const RunSetsRequest& request);
 
 }  // namespace mt::data

@@ -48,7 +48,7 @@ void make_sample(std::span<const std::int32_t> tokens, std::int64_t num_real, co
   out.labels.assign(tokens.begin() + 1, tokens.end());
   out.loss_mask.resize(length);
   out.positions.resize(length);
-  out.dropped = 0;
+  out.dropped = out.dropped_answers = 0;
   fill_masks(tokens, num_real, options, out.loss_mask, out.positions);
   if (!options.inter_document_masking) {
     out.bounds = attention_bounds(tokens, options);

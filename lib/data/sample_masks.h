@@ -33,6 +33,7 @@ struct TrainingSample {
   std::vector<float> loss_mask;                      // [L]: 1 where the label counts, else 0
   std::vector<std::int32_t> bounds;  // 0, ends of the parts attention may not leave ..., L; ascending
   std::int64_t dropped = 0;          // tokens that did not fit and are left out (SFT)
+  std::int64_t dropped_answers = 0;  // of them, those of answers: nothing is learned of them
 };
 
 // Sample `ordinal` of a set. A set is a pure function of the ordinal; any number of threads may ask at once.

@@ -37,6 +37,8 @@ void pack_conversations(const std::vector<Conversation>& conversations, const Pr
     if (end > out.bounds.back()) out.bounds.push_back(end);
   }
   out.dropped = static_cast<std::int64_t>(ids.size() - std::min(ids.size(), length));
+  out.dropped_answers = 0;
+  for (std::size_t i = length; i < counts.size(); ++i) out.dropped_answers += counts[i];
   ids.resize(std::min(ids.size(), length));  // the target behind the last input is padding even where text goes on
   counts.resize(ids.size());
   ids.resize(length + 1, format.pad());
@@ -123,13 +125,28 @@ SftDataset::SftDataset(const Request& request, const PromptFormat& format)
            "{} files", n);
   for (std::size_t i = 0; i < n; ++i)
     members_.push_back(open(*request.files[i], request.ranges[i], request.pack_lines));
-  if (n == 1) return;
+  plan_.resize(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    plan_[i].prefix = request.files[i]->path();
+    plan_[i].made = members_[i].size();
+    plan_[i].sequences = request.ranges[i].end - request.ranges[i].begin;
+    plan_[i].samples = n == 1 ? request.num_samples : 0;
+  }
+  if (n > 1) blend(request);
+  for (MemberPlan& m : plan_) {
+    m.weight = static_cast<double>(m.samples) / static_cast<double>(std::max<std::int64_t>(request.num_samples, 1));
+    m.epochs = static_cast<double>(m.samples) / static_cast<double>(m.made);
+  }
+}
+
+void SftDataset::blend(const Request& request) {
   std::vector<double> weights = request.weights;
   if (weights.empty())
     for (const Member& m : members_) weights.push_back(static_cast<double>(m.size()));
   member_.resize(static_cast<std::size_t>(request.num_samples));
   ordinal_.resize(member_.size());
   fill_blend_order(normalised(weights), {member_, ordinal_});
+  for (const std::int16_t m : member_) ++plan_[static_cast<std::size_t>(m)].samples;
 }
 
 std::int64_t SftDataset::pass() const {

@@ -70,6 +70,10 @@ class SftDataset {
   //   cost   with pack_lines, encodes every line once
   SftDataset(const Request& request, const PromptFormat& format);
 
+  std::size_t num_members() const { return members_.size(); }
+  // Of each member: its file, samples drawn of how many there are, lines as `sequences`, passes as `epochs`; tokens are
+  // not known. The share of the samples is `weight`; all is 0 where num_samples is.
+  const std::vector<MemberPlan>& plan() const { return plan_; }
   // Samples of one pass over every file: the lines, or fewer under pack_lines.
   std::int64_t pass() const;
   // Sample k.   needs  k >= 0
@@ -84,12 +88,14 @@ class SftDataset {
     std::int64_t size() const { return static_cast<std::int64_t>(begins.size()) - 1; }
   };
   Member open(const SftFile& file, SequenceRange lines, bool pack) const;
+  void blend(const Request& request);
 
   const PromptFormat* format_;
   std::int64_t seq_length_;
   std::vector<Member> members_;
   std::vector<std::int16_t> member_;    // of each sample of a blend; empty for one member
   std::vector<std::int64_t> ordinal_;
+  std::vector<MemberPlan> plan_;
 };
 
 }  // namespace mt::data

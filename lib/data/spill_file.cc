@@ -40,7 +40,7 @@ SpillFile::SpillFile(const std::filesystem::path& path, std::uint64_t keep) : wh
 
 SpillFile::~SpillFile() {
   ::close(fd_);
-  if (named_) ::unlink(where_.c_str());
+  if (named_ && !kept_) ::unlink(where_.c_str());
 }
 
 void SpillFile::add(std::span<const std::byte> bytes) {

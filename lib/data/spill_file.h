@@ -25,6 +25,8 @@ class SpillFile {
   SpillFile& operator=(const SpillFile&) = delete;
 
   void add(std::span<const std::byte> bytes);
+  // Under a name: whether it outlives this object.
+  void keep(bool on) { kept_ = on; }
   // All that was added is on the disk.   fails  Error{io}
   void sync();
   // Hand every byte, in order and in blocks of a multiple of 8 bytes (the last may be odd), to `take`.
@@ -34,7 +36,7 @@ class SpillFile {
   void flush();
   int fd_ = -1;
   std::string where_;
-  bool named_ = false;
+  bool named_ = false, kept_ = false;
   std::vector<std::byte> buffer_;
 };
 

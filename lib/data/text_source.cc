@@ -30,10 +30,10 @@ InputFormat format_of(const std::string& input, InputFormat asked) {
               recipe.empty() ? "say --input-format jsonl or text" : recipe);
 }
 
-InputReader open_input(const std::string& name) {
+InputReader open_input(const std::string& name, const std::atomic<int>* stop) {
   const int fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw Error(Code::io, "cannot open: " + errno_text(errno), name);
-  return InputReader(fd, name == "-" ? "stdin" : name);
+  return InputReader(fd, name == "-" ? "stdin" : name, stop);
 }
 
 // Up to `size` bytes, fewer only at the end.
@@ -105,7 +105,7 @@ TextSource::TextSource(TextSourceOptions options) : state_(std::make_unique<Stat
     const bool regular = fs::is_regular_file(status);
     bool plain = false;
     if (regular) {
-      InputReader reader = open_input(input);
+      InputReader reader = open_input(input, nullptr);
       refuse_foreign(read_head(reader, kHeadBytes), input, format, reader.packing());
       plain = reader.packing() == Packing::none;
     }
@@ -177,7 +177,7 @@ std::int64_t TextSource::lines_before(std::int64_t input) const {
   if (window.begin == 0) return 0;
   const auto known = s.lines_before.find(input);
   if (known != s.lines_before.end()) return known->second;
-  InputReader reader = open_input(s.options.inputs[static_cast<std::size_t>(input)]);
+  InputReader reader = open_input(s.options.inputs[static_cast<std::size_t>(input)], nullptr);
   std::int64_t lines = 0, at = 0;
   for (std::string block; !(block = read_head(reader, kBlock)).empty(); at += std::ssize(block)) {
     // All line feeds before the share's range, and the first one from its last byte on.
@@ -195,7 +195,7 @@ std::int64_t TextSource::lines_before(std::int64_t input) const {
 bool TextSource::State::open() {
   const auto i = static_cast<std::size_t>(here.input);
   if (windows[i].end == windows[i].begin && !windows[i].whole()) return false;
-  reader.emplace(open_input(options.inputs[i]));
+  reader.emplace(open_input(options.inputs[i], options.stop));
   end_of_file = false;
   rest.clear();
   if (here.byte > 0) {

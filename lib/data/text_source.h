@@ -9,6 +9,7 @@
 // order of chunks and of records in them is the order of the input. Code: data/text_source.cc, data/json_record.cc.
 // Tests: tests/data/encode_corpus_test.cc.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -39,6 +40,7 @@ struct TextSourceOptions {
   // JSON lines only: the input is read this often, and in pass p every line whose number over all inputs, from 0, is p
   // modulo `deal` counts: the order in which Megatron's --partitions leaves its lines.
   std::int64_t deal = 1;
+  const std::atomic<int>* stop = nullptr;  // as InputReader takes it
 };
 
 // Where reading stands: the record that comes next.
@@ -136,6 +138,8 @@ class RecordReader {
   std::string_view raw() const { return raw_; }
   std::int64_t mended() const { return mended_; }
   std::int64_t blank_lines() const { return blank_lines_; }
+  // Records so far with numbers that only Python's reader has (data/mend_text.h).
+  std::int64_t odd_numbers() const { return odd_numbers_; }
 
  private:
   Step next_line();
@@ -143,6 +147,7 @@ class RecordReader {
   Step bad(std::string reason, std::int64_t column, std::string_view raw);
   Step take_json(std::string_view line);
   Step refuse_json(std::string_view line, const char* reason);
+  bool parses_otherwise(std::string_view line);
   Step take_text(std::string_view document);
 
   struct Parser;
@@ -155,7 +160,7 @@ class RecordReader {
   std::string mended_text_;  // the record at hand, and padding
   const TextChunk* chunk_ = nullptr;
   std::size_t at_ = 0;
-  std::int64_t line_ = 0, dealt_ = 0, blank_lines_ = 0, mended_ = 0;
+  std::int64_t line_ = 0, dealt_ = 0, blank_lines_ = 0, mended_ = 0, odd_numbers_ = 0;
 };
 
 }  // namespace mt::data

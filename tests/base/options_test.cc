@@ -285,6 +285,21 @@ TEST_F(OptionsTest, MissingAndSurplusValuesAreErrors) {
   EXPECT_EQ(error({"file"}), "unexpected argument 'file' (flags start with --)");
 }
 
+TEST_F(OptionsTest, ASwitchIsTakenBackByALaterFalse) {
+  parse({"--bf16", "--no-bias", "--bf16=false"});
+  EXPECT_FALSE(bf16);
+  EXPECT_FALSE(table.given("bf16"));
+  EXPECT_FALSE(bias);
+  parse({"--no-bias=false", "--bf16=false", "--bf16=true"});
+  EXPECT_TRUE(bias);
+  EXPECT_FALSE(table.given("no-bias"));
+  EXPECT_TRUE(bf16);
+  EXPECT_TRUE(table.given("bf16"));
+  EXPECT_EQ(error({"--bf17=false"}), "unknown flag: --bf17 (did you mean --bf16?)");
+  EXPECT_EQ(error({"--lr", "--bf16=false"}),
+            "wanted LR, found '--bf16=false': --lr (write --lr=--bf16=false if that is the value)");
+}
+
 TEST_F(OptionsTest, CollectsPositionalArguments) {
   table.positional(words, "FILE...", "inputs");
   parse({"a", "--lr", "2", "-", "--", "-b", "--c"});

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "tokenizer/byte_tokenizer.h"
 #include "data/encode_corpus.h"
 #include "data/encode_journal.h"
+#include "data/merge_files.h"
 #include "base/test_data.h"
 
 namespace mt::data {
@@ -65,6 +67,45 @@ class Resume : public testing::Test {
     ::waitpid(child, &status, 0);
     EXPECT_TRUE(!WIFEXITED(status) || WEXITSTATUS(status) == 0);
     return WIFEXITED(status);
+  }
+
+  void clear() {
+    fs::remove_all(dir_ / "out");
+    fs::create_directory(dir_ / "out");
+  }
+  fs::path journal() const { return dir_ / "out/a_text_document.journal"; }
+
+  // Encode and ask it to stop as soon as its journal is there; again, until that comes in its first half.
+  EncodeReport stopped_run() {
+    for (int n = 0; n < 500; ++n) {
+      clear();
+      std::atomic<int> stop{0};
+      std::atomic<bool> over{false};
+      std::thread watcher([&] {
+        while (!over && !fs::exists(journal())) std::this_thread::yield();
+        stop = SIGTERM;
+      });
+      EncodeJob job = job_;
+      job.source.stop = &stop;
+      const EncodeReport report = encode_corpus(job, tokenizer::ByteTokenizer());
+      over = true;
+      watcher.join();
+      if (report.stopped_by != 0 && report.documents < report_.documents / 2) return report;
+    }
+    ADD_FAILURE() << "no run was stopped before its end";
+    return {};
+  }
+
+  // What a job is refused with.
+  std::string refusal(const EncodeJob& job, Code code) {
+    try {
+      encode_corpus(job, tokenizer::ByteTokenizer());
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), code) << e.what();
+      return e.what();
+    }
+    ADD_FAILURE() << "accepted";
+    return "";
   }
 
   // A kill may leave a lock, which locks nothing.
@@ -156,10 +197,108 @@ TEST_F(Resume, another_input_option_or_tokenizer_is_refused_and_named) {
   dir_.file("b.jsonl", was + "{\"text\":\"more\"}\n");
   refused(job_, tokenizer::ByteTokenizer(), "input 2 was");
   EXPECT_TRUE(fs::exists(dir_ / "out/a_text_document.journal"));  // refused, not thrown away
-  job_.resume = false;
   job_.source.inputs.pop_back();
+  job_.resume = false;
+  job_.force = true;
   encode_corpus(job_, tokenizer::ByteTokenizer());  // begun anew
   EXPECT_EQ(files_left(), 7);
+}
+
+TEST_F(Resume, a_stopped_run_says_where_and_goes_on_to_the_same_bytes) {
+  const EncodeReport stopped = stopped_run();
+  EXPECT_EQ(stopped.stopped_by, SIGTERM);
+  EXPECT_NE(stopped.stopped_at.find(".jsonl:"), std::string::npos) << stopped.stopped_at;
+  EXPECT_GT(stopped.documents, 0);
+  EXPECT_TRUE(fs::exists(journal()));
+  EXPECT_FALSE(fs::exists(dir_ / "out/a_text_document.idx"));
+  job_.resume = true;
+  EXPECT_EQ(encode_corpus(job_, tokenizer::ByteTokenizer()).resumed_documents, stopped.documents);
+  expect_whole();
+}
+
+TEST_F(Resume, a_run_stopped_before_its_first_chunk_leaves_nothing) {
+  const std::atomic<int> stop{SIGINT};
+  job_.source.stop = &stop;
+  const EncodeReport stopped = encode_corpus(job_, tokenizer::ByteTokenizer());
+  EXPECT_EQ(stopped.stopped_by, SIGINT);
+  EXPECT_EQ(stopped.stopped_at, "");
+  EXPECT_TRUE(fs::is_empty(dir_ / "out"));
+}
+
+TEST_F(Resume, one_that_fails_leaves_what_the_killed_run_left_and_can_be_tried_again) {
+  stopped_run();
+  const auto left = [this] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(dir_ / "out")) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  const auto before = left();
+  job_.resume = true;
+  job_.max_bad = 0;  // nine records are bad
+  EXPECT_NE(refusal(job_, Code::data).find("over the limit of 0"), std::string::npos);
+  EXPECT_EQ(left(), before);
+  dir_.file("out/a_b_document.idx", "in the way");
+  EXPECT_NE(refusal(job_, Code::io).find("exists already"), std::string::npos);
+  fs::remove(dir_ / "out/a_b_document.idx");
+  EXPECT_EQ(left(), before);
+  job_.max_bad = -1;
+  EXPECT_GT(encode_corpus(job_, tokenizer::ByteTokenizer()).resumed_documents, 0);
+  expect_whole();
+}
+
+TEST_F(Resume, work_of_a_killed_run_is_thrown_away_with_force_alone) {
+  stopped_run();
+  EXPECT_NE(refusal(job_, Code::io).find("--resume"), std::string::npos);
+  EncodeJob other = job_;
+  other.keys = {"b"};  // a key of that run whose journal is beside another
+  other.rejects.clear();
+  EXPECT_NE(refusal(other, Code::io).find("a_text_document.journal"), std::string::npos);
+  other.keys = {"b", "text"};
+  other.resume = true;
+  EXPECT_NE(refusal(other, Code::config).find("--json-keys was"), std::string::npos);
+  EXPECT_THROW(merge_files({dir_ / "whole_text_document"}, dir_ / "out/a_text_document", false), Error);
+  other = job_;
+  other.output_prefix = dir_ / "out/other";
+  EXPECT_NE(refusal(other, Code::io).find("left records here"), std::string::npos);  // the same --rejects
+  job_.resume = true;
+  EXPECT_GT(encode_corpus(job_, tokenizer::ByteTokenizer()).resumed_documents, 0);
+  expect_whole();
+  stopped_run();
+  job_.resume = false;
+  job_.force = true;
+  EXPECT_EQ(encode_corpus(job_, tokenizer::ByteTokenizer()).resumed_documents, 0);
+  expect_whole();
+}
+
+TEST_F(Resume, of_a_finished_run_writes_nothing_or_says_what_differs) {
+  encode_corpus(job_, tokenizer::ByteTokenizer());
+  const auto written = fs::last_write_time(dir_ / "out/a_text_document.json");
+  job_.resume = true;
+  job_.workers = 3;
+  const EncodeReport again = encode_corpus(job_, tokenizer::ByteTokenizer());
+  EXPECT_TRUE(again.already_complete);
+  EXPECT_EQ(again.documents, report_.documents);
+  EXPECT_EQ(again.tokens, report_.tokens);
+  EXPECT_EQ(fs::last_write_time(dir_ / "out/a_text_document.json"), written);
+  expect_whole();
+  EncodeJob job = job_;
+  job.append_eod = false;
+  EXPECT_NE(refusal(job, Code::config).find("--append-eod was true, is false"), std::string::npos);
+  job = job_;
+  job.source.inputs.pop_back();
+  EXPECT_NE(refusal(job, Code::config).find("input 3 was"), std::string::npos);
+  job.force = true;
+  EXPECT_FALSE(encode_corpus(job, tokenizer::ByteTokenizer()).already_complete);  // encoded anew
+  write_file_atomic(dir_ / "out/a_text_document.json", "{}");
+  EXPECT_NE(refusal(job_, Code::io).find("does not say what it was made from"), std::string::npos);
+}
+
+TEST_F(Resume, names_the_first_records_left_out_and_counts_all) {
+  ASSERT_EQ(report_.skipped_records, 9);
+  ASSERT_EQ(report_.first_skipped.size(), kSkippedNamed);
+  EXPECT_EQ(report_.first_skipped[0].find((dir_ / "a.jsonl") + ":6"), 0u) << report_.first_skipped[0];
+  EXPECT_EQ(report_.first_skipped[3].find((dir_ / "b.jsonl") + ":6"), 0u) << report_.first_skipped[3];
 }
 
 TEST_F(Resume, without_a_killed_run_begins_anew_and_what_fails_in_order_leaves_nothing) {
@@ -181,7 +320,7 @@ TEST(EncodeJournal, a_last_line_cut_short_counts_as_not_there) {
   const fs::path path = dir / "journal";
   std::string whole;
   {
-    EncodeJournal journal(path, Json{{"inputs", {"a"}}});
+    EncodeJournal journal(path, Json{{"inputs", {"a"}}}, {"a_text_document"});
     JournalEntry entry;
     entry.files = {{1, 2, 3, "0123456789abcdef"}};
     entry.at = {0, 1, 2, 3, 4};

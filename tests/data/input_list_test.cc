@@ -3,6 +3,7 @@
 #include "data/input_list.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -45,6 +46,23 @@ TEST(InputList, a_directory_is_the_texts_below_it_by_name) {
             (std::vector<std::string>{below("a.txt.gz"), below("b.jsonl"), below("plain.json"), below("sub/deeper/c.ndjson")}));
   EXPECT_EQ(expand_inputs({dir.path().string()}, InputFormat::text), (std::vector<std::string>{below("a.txt.gz")}));
   EXPECT_EQ(expand_inputs({below("link")}, InputFormat::by_name), (std::vector<std::string>{below("link/deeper/c.ndjson")}));
+}
+
+TEST(InputList, a_pattern_leaves_out_what_is_no_file) {
+  const ScratchDirectory dir;
+  dir.file("a.jsonl", "x");
+  ASSERT_EQ(::mkfifo((dir / "b.jsonl").c_str(), 0600), 0);
+  fs::create_symlink(dir / "a.jsonl", dir / "c.jsonl");
+  EXPECT_EQ(expand_inputs({dir / "*.jsonl"}, InputFormat::by_name), (std::vector<std::string>{dir / "a.jsonl", dir / "c.jsonl"}));
+  fs::remove(dir / "a.jsonl");
+  fs::remove(dir / "c.jsonl");
+  try {
+    expand_inputs({dir / "*.jsonl"}, InputFormat::by_name);
+    ADD_FAILURE() << "a pipe was taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("what is none: " + (dir / "b.jsonl")), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(expand_inputs({dir / "b.jsonl"}, InputFormat::by_name), std::vector<std::string>{dir / "b.jsonl"});  // by its name
 }
 
 TEST(InputList, a_pattern_is_what_it_matches_unless_a_file_has_its_name) {

@@ -35,6 +35,21 @@ TEST(MendText, one_character_stands_for_each_broken_run_of_bytes) {
   EXPECT_EQ(replaced("\xC3", 1), kR);
 }
 
+// What Python 3.11's json.loads takes: the same records with these numbers as 0.
+TEST(MendText, numbers_that_only_python_reads_become_0) {
+  const auto taken = [](std::string_view record, std::int64_t wanted) {
+    std::string out;
+    EXPECT_EQ(take_python_numbers(record, out), wanted) << record;
+    return out;
+  };
+  EXPECT_EQ(taken(R"({"a":NaN,"b":[-Infinity, Infinity],"c":1e999})", 4), R"({"a":0,"b":[0, 0],"c":0})");
+  EXPECT_EQ(taken(R"({"a":123456789012345678901234567890,"b":-1.5e-3,"c":123456789012345678})", 1),
+            R"({"a":0,"b":-1.5e-3,"c":123456789012345678})");
+  EXPECT_EQ(taken(R"({"NaN \" 1e999":"Infinity \\", "x":NaN})", 1), R"({"NaN \" 1e999":"Infinity \\", "x":0})");
+  EXPECT_EQ(taken(R"([nan, 01, +1, 1e5])", 0), "[nan, 01, +1, 1e5]");
+  EXPECT_EQ(taken("[\"open 1e999", 0), "[\"open 1e999");
+}
+
 TEST(MendText, surrogates_are_replaced_where_they_are_no_pair) {
   const auto mended = [](std::string_view record, std::int64_t wanted) {
     std::string out;

@@ -49,6 +49,88 @@ TEST(PathFiles, stand_for_the_flags_they_name) {
   EXPECT_TRUE(split.test_path.empty());
 }
 
+TEST(ValidationSets, have_a_name_each_and_no_weights) {
+  EXPECT_EQ(names_of_sets({{"x/a", "y/b"}, {}}, {}), (Words{"a", "b"}));
+  EXPECT_EQ(names_of_sets({{"x/a", "y/a"}, {}}, {}), (Words{"x/a", "y/a"}));
+  EXPECT_EQ(names_of_sets({{"x/a", "y/b"}, {}}, {"one", "two"}), (Words{"one", "two"}));
+  const auto refused = [](const DataPath& path) {
+    try {
+      names_of_sets(path, {});
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::config);
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_NE(refused({{"b", "b"}, {}}).find("'b' is named twice"), std::string::npos);
+  EXPECT_NE(refused({{"x/b", "./x/b"}, {}}).find("'./x/b' is named twice"), std::string::npos);
+  EXPECT_NE(refused({{"a", "b"}, {0.5, 0.5}}).find("weights would not count"), std::string::npos);
+}
+
+TEST(ExpectedSets, are_those_that_are_built) {
+  const ScratchDirectory dir;
+  RunSetsRequest r;
+  r.seq_length = 7;
+  r.samples = {40, 12, 4};
+  r.paths.split = "6,3,1";
+  for (const std::vector<std::string>& path : {Words{write_file(dir, "a", 30, 1)}, Words{"0.7", dir / "a", "0.3", write_file(dir, "b", 50, 2)}}) {
+    r.paths.data_path = path;
+    IndexCache cache;
+    const auto built = open_run_sets(r, cache);
+    const ExpectedSets expected = expect_run_sets(r);
+    ASSERT_EQ(expected.sets.size(), built->all().size());
+    for (std::size_t i = 0; i < expected.sets.size(); ++i) {
+      const RunSets::Set& set = *built->all()[i];
+      EXPECT_EQ(expected.sets[i].name, set.name);
+      ASSERT_EQ(expected.sets[i].members.size(), set.samples.plan().size());
+      for (std::size_t m = 0; m < set.samples.plan().size(); ++m) {
+        const MemberPlan& plan = set.samples.plan()[m];
+        const ExpectedMember& member = expected.sets[i].members[m];
+        EXPECT_EQ(member.prefix, plan.prefix);
+        EXPECT_EQ(member.type, "uint16");
+        EXPECT_EQ(member.documents, plan.sequences);
+        EXPECT_EQ(member.tokens, plan.tokens);
+        EXPECT_EQ(member.made, plan.made);
+        EXPECT_NEAR(static_cast<double>(member.samples), static_cast<double>(plan.samples), 1);
+      }
+    }
+  }
+  r.paths.split = "1,0,0";  // what cannot be built is not expected either
+  EXPECT_THROW(expect_run_sets(r), Error);
+  r.paths.split = "6,3,1";
+  r.paths.data_path = {dir / "a", dir / "b"};
+  r.samples[0] = 1000;
+  EXPECT_THROW(expect_run_sets(r), Error);
+}
+
+TEST(MixedEnds, of_documents_in_one_blend_are_said) {
+  const ScratchDirectory dir;
+  for (const bool ends : {false, true}) {
+    IndexedWriter writer(dir / (ends ? "with" : "without"), TokenType::u16, false);
+    for (int d = 0; d < 20; ++d) {
+      writer.add_sequence(std::vector<std::int32_t>(20, 3));
+      writer.end_document();
+    }
+    TokenFileOrigin origin;
+    origin.vocab_size = 10;
+    origin.eod = 9;
+    origin.eod_appended = ends;
+    writer.commit(origin);
+  }
+  RunSetsRequest r;
+  r.seq_length = 7;
+  r.samples = {10, 0, 0};
+  r.paths.split = "1";
+  r.paths.data_path = {"0.5", dir / "with", "0.5", dir / "without"};
+  const auto notices = expect_run_sets(r).notices;
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find(dir / "with"), std::string::npos);
+  IndexCache cache;
+  EXPECT_EQ(open_run_sets(r, cache)->notices, notices);
+  r.paths.data_path = {dir / "with"};
+  EXPECT_TRUE(expect_run_sets(r).notices.empty());
+}
+
 TEST(PathFiles, that_clash_or_say_nothing_are_refused) {
   const ScratchDirectory dir;
   const std::string args = dir.file("args", "a"), split = dir.file("split", R"({"train": "a"})");
@@ -56,6 +138,9 @@ TEST(PathFiles, that_clash_or_say_nothing_are_refused) {
   o.data_args_path = args;
   o.per_split_data_args_path = split;
   EXPECT_NE(refusal(o).find("exclude each other"), std::string::npos);
+  SetOptions twice;
+  twice.per_split_data_args_path = dir.file("twice", R"({"train": "a", "valid": {"train": 1}, "train": "b"})");
+  EXPECT_NE(refusal(twice).find("the key 'train' is there twice"), std::string::npos) << refusal(twice);
   o.per_split_data_args_path.clear();
   o.data_path = {"b"};
   EXPECT_NE(refusal(o).find("beside other flags"), std::string::npos);

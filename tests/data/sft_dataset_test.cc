@@ -125,7 +125,8 @@ TEST_F(Sft, formats_put_the_loss_on_answers_with_their_end) {
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\ns<|eot_id|><|start_header_id|>user<|end_header_id|>"
         "\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|><|start_header_id|>user",
         "a<|eot_id|>b<|eot_id|>");
-  shows("mistral", "<s>[INST] s\n\nu[/INST] a</s>[INST] v[/INST] b</s></s>", " a</s> b</s>");
+  shows("mistral", "<s>[INST] u[/INST] a</s>[INST] s\n\nv[/INST] b</s></s>", " a</s> b</s>");
+  shows("mistral-v1", "<s>[INST] s\n\nu [/INST] a</s>[INST] v [/INST] b</s></s>", " a</s> b</s>");
   EXPECT_EQ(PromptFormat("chatml", *tokenizer_).missing_tokens(), std::vector<std::string>());
   EXPECT_EQ(PromptFormat("llama3", *tokenizer_).missing_tokens().size(), 3u);
   EXPECT_THROW(PromptFormat("default", *tokenizer_), Error);
