@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,11 @@ namespace {
 
 constexpr double kMostCost = 1e12, kMostEmulatedMs = 3.6e6;
 
+// What an error names.
+struct Where {
+  const std::string &list, &flag, &hint;
+};
+
 double number_of(const std::string& text, const std::string& flag, const std::string& key) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
@@ -21,7 +27,8 @@ double number_of(const std::string& text, const std::string& flag, const std::st
   return value;
 }
 
-void set_cost(Durations& d, const std::string& item, const std::string& flag, const std::string& hint) {
+void set_cost(Durations& d, const std::string& item, std::set<std::string>& given, const Where& where) {
+  const auto& [list, flag, hint] = where;
   const auto equals = item.find('=');
   const auto key = item.substr(0, equals);
   const struct { const char* key; double* value; } keys[] = {
@@ -29,6 +36,7 @@ void set_cost(Durations& d, const std::string& item, const std::string& flag, co
       {"p2p", &d.p2p},    {"X", &d.forward_backward}, {"kept", &d.kept}};
   for (const auto& k : keys)
     if (key == k.key && equals != std::string::npos) {
+      if (!given.insert(key).second) throw Error(Code::usage, fmt::format("{}: {} is given twice", flag, key), list, "each once");
       *k.value = number_of(item.substr(equals + 1), flag, key);
       return;
     }
@@ -38,9 +46,10 @@ void set_cost(Durations& d, const std::string& item, const std::string& flag, co
 }  // namespace
 
 void read_costs(Durations& d, const std::string& list, const std::string& flag, const std::string& hint) {
+  std::set<std::string> given;
   for (std::size_t from = 0; from < list.size();) {
     const auto comma = std::min(list.find(',', from), list.size());
-    set_cost(d, list.substr(from, comma - from), flag, hint);
+    set_cost(d, list.substr(from, comma - from), given, {list, flag, hint});
     from = comma + 1;
   }
 }

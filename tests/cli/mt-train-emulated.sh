@@ -29,6 +29,7 @@ expect 3 "emulate-compute with tensor-model-parallel-size above 1" mt-train "${t
   --tensor-model-parallel-size 2 --local-ranks 2
 expect 2 "--emulate-compute: the time of an act is 'soon'" mt-train "${tiny[@]}" --emulate-compute soon
 expect 2 "--emulate-compute: 'Q=1' is unknown" mt-train "${tiny[@]}" --emulate-compute F=1,Q=1
+expect 2 "--emulate-compute: F is given twice" mt-train "${tiny[@]}" --emulate-compute F=1,F=2
 expect 2 "--emulate-compute: F is no time" mt-train "${tiny[@]}" --emulate-compute D=1
 expect 2 "its messages take what they take" mt-train "${tiny[@]}" --emulate-compute F=1,p2p=1
 expect 2 "more than an hour" mt-train "${tiny[@]}" --emulate-compute 1e9

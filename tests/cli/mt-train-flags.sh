@@ -100,6 +100,14 @@ expect 2 "on the command line" env MT_ARGS_FILE=run.sh mt-train "${tiny[@]}"
 expect 8 "this is rank 3 of 8 by WORLD_SIZE, and no MPI connects them (mpiexec -n 8 mt-train" \
   env RANK=3 LOCAL_RANK=3 WORLD_SIZE=8 mt-train "${tiny[@]}"
 expect 8 "rank 1 of 4 by SLURM_STEP_NUM_TASKS" env SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 mt-train "${tiny[@]}"
+expect 8 "room for 8 tasks by SLURM_NTASKS, and this process is none of them" env SLURM_NTASKS=8 mt-train "${tiny[@]}"
+expect 0 "" env SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 mt-train "${tiny[@]}"
+expect 0 "" env SLURM_NTASKS=8 mt-train "${tiny[@]}" --local-ranks 1
+for words in "WORLD_SIZE abc" "WORLD_SIZE 0" "WORLD_SIZE 2x" "SLURM_NTASKS many" "SLURM_STEP_NUM_TASKS -1" "RANK one"; do
+  read -r name value <<< "$words"
+  expect 3 "$name is '$value' in the environment, wanted a whole number" env "$name=$value" mt-train "${tiny[@]}"
+done
+expect 3 "WORLD_SIZE is 'abc'" env WORLD_SIZE=abc mt-train --dry-run "${tiny[@]}"
 expect 3 "WORLD_SIZE is 8 in the environment, MPI's PMI_SIZE is 1" env PMI_RANK=0 PMI_SIZE=1 WORLD_SIZE=8 mt-train "${tiny[@]}"
 expect 3 "RANK is 1 in the environment, MPI's PMI_RANK is 0" env PMI_RANK=0 PMI_SIZE=2 RANK=1 mt-train "${tiny[@]}"
 expect 0 "" env WORLD_SIZE=4 mt-train --dry-run "${tiny[@]}"
