@@ -28,6 +28,10 @@ void replay(const std::string& name, void (*target)(Bytes), std::size_t least) {
 TEST(FuzzReplay, tokenizer_json_files) { replay("tokenizer_json", tokenizer_json, 5); }
 TEST(FuzzReplay, sentencepiece_models) { replay("sentencepiece_model", sentencepiece_model, 3); }
 TEST(FuzzReplay, token_indexes) { replay("token_index", token_index, 3); }
+TEST(FuzzReplay, pickles) { replay("pickle", pickle, 4); }
+TEST(FuzzReplay, files_of_torch) { replay("torch_file", torch_file, 3); }
+TEST(FuzzReplay, metadata_of_torch_dist) { replay("torch_metadata", torch_metadata, 2); }
+TEST(FuzzReplay, gguf_files) { replay("gguf", gguf, 2); }
 TEST(FuzzReplay, text_files) { replay("text_lines", text_lines, 5); }
 
 }  // namespace

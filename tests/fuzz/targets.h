@@ -21,6 +21,22 @@ void sentencepiece_model(Bytes input);
 void token_index(Bytes input);
 // A byte: JSON lines or text, and the size of a chunk; then the file, packed or not.
 void text_lines(Bytes input);
+// A pickle.
+void pickle(Bytes input);
+// A file of torch.save.
+void torch_file(Bytes input);
+// A byte: how long __0_0.distcp is, in sixteens; then the .metadata beside it.
+void torch_metadata(Bytes input);
+// A GGUF file.
+void gguf(Bytes input);
+// A pickle.
+void pickle(Bytes input);
+// A file of torch.save.
+void torch_file(Bytes input);
+// A byte: how long __0_0.distcp is, in sixteens; then the .metadata beside it.
+void torch_metadata(Bytes input);
+// A GGUF file.
+void gguf(Bytes input);
 
 // The longest start of these bytes that is valid UTF-8.
 std::string_view valid_text(Bytes bytes);
