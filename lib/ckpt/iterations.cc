@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/manifest.h"
+#include "ckpt/packed_file.h"
 #include "ckpt/store.h"
 
 namespace mt {
@@ -283,7 +284,8 @@ bool is_written_by_a_save(const fs::directory_entry& entry) {
   if (dot != std::string::npos && whole_number(std::string_view(name).substr(dot + 5))) name.resize(dot);
   std::error_code ec;
   return entry.is_regular_file(ec) &&
-         (name == kManifestName || has_form(name, "data_", ".safetensors") || has_form(name, "rank_", ".json"));
+         (name == kManifestName || has_form(name, "data_", ".safetensors") || has_form(name, "rank_", ".json") ||
+          has_form(name, "data_", std::string(".safetensors") + kPackedSuffix));
 }
 
 // Why a directory stays though it could go, or "".

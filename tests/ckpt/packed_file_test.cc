@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/files.h"
+#include "ckpt/iterations.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/sample_checkpoint.h"
 #include "ckpt/verify.h"
@@ -192,6 +193,19 @@ TEST_F(PackedCheckpoint, VerifyFindsEveryChangedByteOfAFrame) {
     found += !report.problems.empty();
   }
   EXPECT_GE(found, 25);
+}
+
+TEST_F(PackedCheckpoint, ItIsReplacedAndRemovedAsAnyOther) {
+  EXPECT_EQ(foreign_entry(packed_), "");
+  WriteOptions options;
+  options.codec = Codec::planes;
+  test::write_layout(begin_save(dir_ / "packed", 1), test::one_rank(tensors_), 3, options);
+  commit(dir_ / "packed", test::sample_meta(1, 1));
+  std::vector<std::string> names;
+  for (const auto& e : fs::directory_iterator(dir_ / "packed")) names.push_back(e.path().filename().string());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"iter_0000001", kTrackerName}));
+  test::expect_content(Reader(packed_), tensors_, 3);
 }
 
 TEST_F(PackedCheckpoint, ACodecThisProgramDoesNotKnowIsNamed) {
