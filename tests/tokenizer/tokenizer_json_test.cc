@@ -22,12 +22,13 @@ Json small_file() {
   return Json{{"version", "1.0"},
               {"added_tokens", Json::array()},
               {"normalizer", nullptr},
-              {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+              {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
               {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"a b", Json::array({"ab", "c"})}}}}};
 }
 
 Json added(const std::string& content, int id, bool special) {
-  return Json{{"id", id}, {"content", content}, {"special", special}, {"normalized", false}};
+  return Json{{"id", id},         {"content", content}, {"single_word", false}, {"lstrip", false},
+              {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
 std::unique_ptr<Tokenizer> load(const ScratchDirectory& dir, const Json& file, TokenizerSpec spec = {}) {
@@ -100,7 +101,8 @@ TEST(TokenizerJson, a_special_token_of_the_vocabulary_does_not_come_of_text) {
   const Json words{{"a", 0}, {"</s>", 1}, {"[UNK]", 2}};
   const Json pieces = Json::array({Json::array({"a", -1.0}), Json::array({"</s>", -1.0}), Json::array({"[UNK]", 0.0})});
   const Json models[] = {{{"type", "WordLevel"}, {"vocab", words}, {"unk_token", "[UNK]"}},
-                         {{"type", "WordPiece"}, {"vocab", words}, {"unk_token", "[UNK]"}},
+                         {{"type", "WordPiece"}, {"vocab", words}, {"unk_token", "[UNK]"}, {"continuing_subword_prefix", "##"},
+                          {"max_input_chars_per_word", 100}},
                          {{"type", "Unigram"}, {"vocab", pieces}, {"unk_id", 2}}};
   for (const Json& model : models) {
     const Json file{{"added_tokens", {added("</s>", 1, true), added("[UNK]", 2, true)}},
@@ -162,7 +164,7 @@ TEST(TokenizerJson, what_it_does_not_know_is_named) {
     j["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"a", 97}}, {"sep", {"?", 999}}};
   }), "id 999 is no token"));
   EXPECT_TRUE(has(refusal([](Json& j) {
-    j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}, {"special_tokens", Json::object()}};
+    j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}, {"pair", Json::array()}, {"special_tokens", Json::object()}};
   }), "wanted one text in it, found 0"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["merges"].push_back("a zz"); }), "no token 'zz'"));
   EXPECT_TRUE(has(refusal([](Json& j) { j["model"]["vocab"]["dup"] = 256; }), "token id 256"));
