@@ -42,8 +42,8 @@ std::string letters(std::size_t size) {
   return text;
 }
 
-void expect_linear(const Tokenizer& tokenizer, const std::string& name) {
-  constexpr std::size_t kSmall = std::size_t{1} << 15, kLarge = std::size_t{1} << 17;
+void expect_linear(const Tokenizer& tokenizer, const std::string& name, std::size_t kibibytes = 32) {
+  const std::size_t small_size = kibibytes << 10, large_size = 4 * small_size;
   using Make = std::string (*)(std::size_t);
   const std::pair<const char*, Make> lines[] = {
       {"one letter", [](std::size_t n) { return std::string(n, 'a'); }},
@@ -57,8 +57,8 @@ void expect_linear(const Tokenizer& tokenizer, const std::string& name) {
          return text;
        }}};
   for (const auto& [what, make] : lines) {
-    const double small = std::max(encode_s(tokenizer, make(kSmall)), 1e-4);
-    EXPECT_LT(encode_s(tokenizer, make(kLarge)) / small, 9) << name << " on " << what;
+    const double small = std::max(encode_s(tokenizer, make(small_size)), 1e-4);
+    EXPECT_LT(encode_s(tokenizer, make(large_size)) / small, 9) << name << " on " << what;
   }
 }
 
@@ -106,6 +106,13 @@ TEST(LinearTime, byte_level_bpe_of_every_split_pattern) {
     expect_linear(*load({{"normalizer", {{"type", "NFC"}}}, {"pre_tokenizer", cut}, {"model", bpe_model(true)}}),
                   std::string(regex));
   }
+}
+
+TEST(LinearTime, up_to_a_mebibyte_without_a_break) {
+  const Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  expect_linear(*load({{"pre_tokenizer", bytes}, {"model", bpe_model(true)}}), "bytes", 256);
+  const Json spaces{{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "_"}};
+  expect_linear(*load({{"normalizer", spaces}, {"model", bpe_model(false)}}), "characters", 256);
 }
 
 TEST(LinearTime, character_bpe_cut_at_safe_places_or_not) {
