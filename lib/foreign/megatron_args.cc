@@ -31,6 +31,11 @@ class Args {
     if (n < 0 || n > (1 << 28)) fail(fmt::format("args.{} is {}", key, n));
     return n;
   }
+  int at_least_one(const char* key) const {
+    const auto n = count(key, 1);
+    if (n < 1) fail(fmt::format("args.{} is {}", key, n));
+    return static_cast<int>(n);
+  }
   int whole(const char* key, int otherwise) const { return static_cast<int>(count(key, otherwise)); }
   // What changes the maths, at the only value that is computed here.
   void off(const char* key) const {
@@ -81,14 +86,14 @@ void read_experts(const Args& a, const Json& args, ModelOptions& o, std::vector<
 
 ModelOptions options_of(const Args& a, const Json& args, std::vector<std::string>& notices) {
   ModelOptions o;
-  o.num_layers = a.whole("num_layers", 0);
-  o.hidden_size = a.whole("hidden_size", 0);
-  o.num_attention_heads = a.whole("num_attention_heads", 0);
-  o.max_position_embeddings = a.whole("max_position_embeddings", 0);
-  if (a.has("ffn_hidden_size")) o.ffn_hidden_size = a.whole("ffn_hidden_size", 0);
-  if (a.has("kv_channels")) o.kv_channels = a.whole("kv_channels", 0);
+  o.num_layers = a.at_least_one("num_layers");
+  o.hidden_size = a.at_least_one("hidden_size");
+  o.num_attention_heads = a.at_least_one("num_attention_heads");
+  o.max_position_embeddings = a.at_least_one("max_position_embeddings");
+  if (a.has("ffn_hidden_size")) o.ffn_hidden_size = a.at_least_one("ffn_hidden_size");
+  if (a.has("kv_channels")) o.kv_channels = a.at_least_one("kv_channels");
   o.group_query_attention = a.get<bool>("group_query_attention", false);
-  if (o.group_query_attention) o.num_query_groups = a.whole("num_query_groups", 1);
+  if (o.group_query_attention) o.num_query_groups = a.at_least_one("num_query_groups");
   read_positions(a, o);
   o.normalization = a.get<std::string>("normalization", "LayerNorm");
   if (o.normalization != "LayerNorm" && o.normalization != "RMSNorm") a.fail("args.normalization is " + o.normalization);

@@ -55,12 +55,18 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
 }
 
 // Layers of a chunk, by its names.
-int layers_in(const TorchTensors& t) {
+int layers_in(const TorchTensors& t, const std::string& where) {
+  constexpr int kMostLayers = 100'000;
   int layers = 0;
   for (const auto& named : t.tensors) {
     const auto name = megatron_name(named.name, 0, 0);
     constexpr std::string_view kLayers = "decoder.layers.";
-    if (name.starts_with(kLayers)) layers = std::max(layers, std::atoi(name.c_str() + kLayers.size()) + 1);
+    if (!name.starts_with(kLayers)) continue;
+    const auto digits = name.substr(kLayers.size(), name.find('.', kLayers.size()) - kLayers.size());
+    const bool number = !digits.empty() && digits.size() < 7 && digits.find_first_not_of("0123456789") == std::string::npos;
+    const int layer = number ? std::stoi(digits) : kMostLayers;
+    if (layer >= kMostLayers) throw Error(Code::config, named.name + " is of no layer", where);
+    layers = std::max(layers, layer + 1);
   }
   return layers;
 }
@@ -133,9 +139,10 @@ void MegatronFiles::open_first(const std::string& name) {
 
 void MegatronFiles::require_all_ranks() const {
   std::vector<std::string> missing;
-  for (int tp = 0; tp < cut_.tp; ++tp)
-    for (int pp = 0; pp < cut_.pp; ++pp)
-      for (int ep = 0; ep < cut_.ep; ++ep)
+  constexpr std::size_t kEnough = 100;  // names say how many ranks there are, and may say anything
+  for (int tp = 0; tp < cut_.tp && missing.size() < kEnough; ++tp)
+    for (int pp = 0; pp < cut_.pp && missing.size() < kEnough; ++pp)
+      for (int ep = 0; ep < cut_.ep && missing.size() < kEnough; ++ep)
         if (std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.tp == tp && r.pp == pp && r.ep == ep; }))
           missing.push_back(fmt::format("rank tp {}, pp {}, ep {} is missing", tp, pp, ep));
   for (const auto& [key, n] : {std::pair("tensor_model_parallel_size", cut_.tp), std::pair("pipeline_model_parallel_size", cut_.pp),
@@ -159,7 +166,7 @@ void MegatronFiles::open_ranks() {
     auto& tensors = all.emplace_back();
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       tensors.push_back(tensors_of(file, chunks[c]));
-      const int n = layers_in(tensors.back());
+      const int n = layers_in(tensors.back(), file.where());
       const auto [known, fresh] = layers.emplace(std::pair(r.pp, static_cast<int>(c)), n);
       if (!fresh && known->second != n)
         throw Error(Code::config, fmt::format("has {} layers, another rank of its stage {}", n, known->second), file.where());

@@ -1,5 +1,6 @@
 #include "foreign/pickle.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -54,6 +55,12 @@ std::optional<Json> numpy_scalar(const PickleValue& v) {
   return std::nullopt;
 }
 
+// Text of Python 2 may be of any encoding; what is no UTF-8 is replaced.
+Json valid(const std::string& text) {
+  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return ascii ? Json(text) : parse_json(json_line(Json(text)), "text");
+}
+
 Json plain(const PickleValue& v, int depth, std::size_t& left) {
   const std::size_t cost = 16 + (v.is(PickleKind::text) ? v.text().size() : 0);
   if (depth < 0 || left < cost) return "...";
@@ -63,7 +70,7 @@ Json plain(const PickleValue& v, int depth, std::size_t& left) {
     case PickleKind::boolean: return v.boolean();
     case PickleKind::integer: return v.integer();
     case PickleKind::real: return v.number();
-    case PickleKind::text: return v.text();
+    case PickleKind::text: return valid(v.text());
     case PickleKind::list: case PickleKind::tuple: case PickleKind::set: {
       Json out = Json::array();
       for (std::size_t i = 0; i < v.size() && left > 0; ++i) out.push_back(plain(v[i], depth - 1, left));

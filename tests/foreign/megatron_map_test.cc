@@ -158,6 +158,9 @@ TEST(MegatronArgs, WhatIsMissingOrComputedOtherwiseIsNamed) {
   EXPECT_CONTAINS(with("multi_latent_attention", true), "args.multi_latent_attention is true");
   EXPECT_CONTAINS(with("position_embedding_type", "mrope"), "mrope");
   EXPECT_CONTAINS(with("hidden_size", "wide"), "args.hidden_size is \"wide\"");
+  for (const char* key : {"num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels", "ffn_hidden_size"})
+    EXPECT_CONTAINS(with(key, 0), std::string("args.") + key + " is 0");
+  EXPECT_CONTAINS(with("num_layers", -3), "args.num_layers is -3");
   EXPECT_CONTAINS(with("vocab_size", 17), "a vocabulary of 17 in tables of 16 rows");
   EXPECT_EQ(with("multi_latent_attention", false), "no error");
   Json without = good;

@@ -88,7 +88,10 @@ TEST_F(Damaged, LegacyRanksThatAreMissingCutOrChangedAreNamed) {
     text[at] = static_cast<char>(text[at] ^ 1);
     test::write_text(f, text);
   }), "checksum");
-  EXPECT_CONTAINS(error_of("legacy", [](const fs::path& it) { fs::copy_file(it / "mp_rank_00_001/model_optim_rng.pt", it / "mp_rank_00_000/model_optim_rng.pt", fs::copy_options::overwrite_existing); }), "");
+  EXPECT_CONTAINS(error_of("legacy", [](const fs::path& it) { fs::rename(it / "mp_rank_01_001", it / "mp_rank_999999_999999"); }), "rank tp 0, pp 2, ep 0 is missing; ");
+  EXPECT_CONTAINS(error_of("legacy", [](const fs::path& it) {
+    fs::copy_file(it / "mp_rank_00_001/model_optim_rng.pt", it / "mp_rank_00_000/model_optim_rng.pt", fs::copy_options::overwrite_existing);
+  }), "mp_rank_00_000/embedding.word_embeddings.weight is missing");
   EXPECT_CONTAINS(error_of("legacy", [](const fs::path& it) { test::write_text(it / "mp_rank_00_000/model_optim_rng.pt", "version https://git-lfs.github.com/spec/v1\n"); }), "Git LFS");
 }
 

@@ -97,6 +97,12 @@ TEST(Pickle, ValuesThatMultiplyWhenTheyAreWalkedStaySmall) {
   EXPECT_EQ(json_line(plain_json(loop.root(), 2)), "[[[\"...\"]]]");
 }
 
+TEST(Pickle, TextThatIsNoUtf8BecomesJsonAllTheSame) {
+  const Pickle p = Pickle::parse(bytes_of_text("\x80\x02U\x02\xff" "a."), "x");
+  EXPECT_EQ(p.root().text(), "\xff" "a");
+  EXPECT_EQ(plain_json(p.root()).dump(), "\"\xEF\xBF\xBD" "a\"");
+}
+
 TEST(Pickle, TextThatBecomesBytesAgainAndAgainIsRefused) {
   std::string text = "\x80\x02" "c_codecs\nencode\nq\x01" "0X";
   text += std::string("\x00\x04\x00\x00", 4) + std::string(1024, 'a') + "q\x02" "0X";
