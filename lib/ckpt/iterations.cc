@@ -115,7 +115,9 @@ void note_leftovers(const fs::path& root, Resolved& r) {
               format == CheckpointFormat::unknown ? std::string("no checkpoint there")
                                                   : fmt::format("holds a {} checkpoint, not one of mt",
                                                                 format_name(format)),
-              dir.string(), "give a --save directory or an iter_0000000 in it");
+              dir.string(),
+              format == CheckpointFormat::unknown ? std::string("give a --save directory or an iter_0000000 in it")
+                                                  : fmt::format("mt-ckpt convert --load {} makes one of it", dir.string()));
 }
 
 }  // namespace
