@@ -32,6 +32,9 @@ TEST(FuzzReplay, pickles) { replay("pickle", pickle, 4); }
 TEST(FuzzReplay, files_of_torch) { replay("torch_file", torch_file, 3); }
 TEST(FuzzReplay, metadata_of_torch_dist) { replay("torch_metadata", torch_metadata, 2); }
 TEST(FuzzReplay, gguf_files) { replay("gguf", gguf, 2); }
+TEST(FuzzReplay, manifests) { replay("manifest", manifest, 3); }
+TEST(FuzzReplay, headers_of_safetensors) { replay("safetensors_header", safetensors_header, 3); }
+TEST(FuzzReplay, packed_files) { replay("packed_file", packed_file, 3); }
 TEST(FuzzReplay, text_files) { replay("text_lines", text_lines, 5); }
 
 }  // namespace

@@ -29,14 +29,12 @@ void torch_file(Bytes input);
 void torch_metadata(Bytes input);
 // A GGUF file.
 void gguf(Bytes input);
-// A pickle.
-void pickle(Bytes input);
-// A file of torch.save.
-void torch_file(Bytes input);
-// A byte: how long __0_0.distcp is, in sixteens; then the .metadata beside it.
-void torch_metadata(Bytes input);
-// A GGUF file.
-void gguf(Bytes input);
+// A manifest.json.
+void manifest(Bytes input);
+// Three bytes: how many bytes of data follow the header; then the header of a safetensors file.
+void safetensors_header(Bytes input);
+// A packed data file.
+void packed_file(Bytes input);
 
 // The longest start of these bytes that is valid UTF-8.
 std::string_view valid_text(Bytes bytes);
