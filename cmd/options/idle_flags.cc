@@ -75,8 +75,8 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
   rows.push_back({o.use_checkpoint_args && !o.load.empty() && !o.load_if_present,
                   {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "kv-channels",
                    "num-query-groups", "group-query-attention", "max-position-embeddings", "position-embedding-type",
-                   "rotary-base", "rotary-percent", "normalization", "norm-epsilon", "swiglu", "attention-dropout",
-                   "hidden-dropout"},
+                   "rotary-base", "rotary-percent", "normalization", "norm-epsilon", "qk-layernorm", "swiglu",
+                   "attention-dropout", "hidden-dropout"},
                   "with --use-checkpoint-args"});
   return rows;
 }

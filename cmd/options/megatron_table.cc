@@ -44,7 +44,7 @@ constexpr FlagGroup kGroups[] = {
   {kSupported,
    "num-layers hidden-size num-attention-heads max-position-embeddings ffn-hidden-size kv-channels "
    "group-query-attention num-query-groups position-embedding-type rotary-base rotary-percent rotary-interleaved "
-   "use-rope-scaling rope-scaling-factor normalization norm-epsilon swiglu squared-relu openai-gelu "
+   "use-rope-scaling rope-scaling-factor normalization norm-epsilon qk-layernorm swiglu squared-relu openai-gelu "
    "disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights make-vocab-size-divisible-by"},
   {kAccepted, "transformer-impl=N attention-backend=N use-flash-attn use-mcore-models enable-experimental",
    "there is one implementation, and its attention works in blocks"},
@@ -67,9 +67,9 @@ constexpr FlagGroup kGroups[] = {
   {kRefused, "padded-vocab-size=N no-pad-vocab-size", "the padded vocabulary follows from its divisor",
    "--make-vocab-size-divisible-by"},
   {kRefused,
-   "qk-layernorm qk-l2-norm qk-clip qk-clip-alpha=N qk-clip-threshold=N apply-wd-to-qk-layernorm "
+   "qk-l2-norm qk-clip qk-clip-alpha=N qk-clip-threshold=N apply-wd-to-qk-layernorm "
    "attention-output-gate log-max-attention-logit",
-   "queries and keys are used as they are", "the same without it"},
+   "queries and keys are used as they are, or normed by head", "--qk-layernorm"},
   {kRefused, "window-size=N window-attn-skip-freq=N", "attention sees the whole sequence", "the same without it"},
   {kRefused, "bert-no-binary-head", "there is no BERT", "the same without it"},
   {kRefused, "mtp-num-layers=N mtp-loss-scaling-factor=N mtp-use-repeated-layer mtp-detach-heads mtp-hsm",

@@ -36,6 +36,7 @@ void add_model(OptionTable& t, ModelOptions& m) {
   t.add("rope-scaling-factor", m.rope_scaling_factor, "X", "its factor").above(0);
   t.add("normalization", m.normalization, "TYPE", "LayerNorm or RMSNorm");
   t.add("norm-epsilon", m.norm_epsilon, "X", "added to the variance").above(0);
+  t.add("qk-layernorm", m.qk_layernorm, "", "RMSNorm of every head of queries and keys");
   t.add("swiglu", m.swiglu, "", "gated SiLU feed-forward network");
   t.add("squared-relu", m.squared_relu, "", "squared ReLU instead of GELU");
   t.add("openai-gelu", m.openai_gelu, "", "the tanh form of GELU");

@@ -1,17 +1,33 @@
 #include "layout/model_spec.h"
 
+#include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "layout/param_spec.h"
 
 namespace mt {
 
+int Tower::num_layers() const {
+  int n = 0;
+  for (const auto& row : rows) n = std::max(n, row.layer + 1);
+  return n;
+}
+
 int ModelSpec::num_layers() const {
   int n = 0;
-  for (const auto& row : decoder().rows) n = std::max(n, row.layer + 1);
+  for (const auto& tower : towers) n += tower.num_layers();
   return n;
+}
+
+std::vector<StackedRow> stacked_rows(const ModelSpec& model) {
+  std::vector<StackedRow> out;
+  int first = 0;
+  for (const auto& tower : model.towers) {
+    for (const auto& row : tower.rows) out.push_back({&tower, &row, first + row.layer});
+    first += tower.num_layers();
+  }
+  return out;
 }
 
 namespace {
@@ -40,6 +56,7 @@ AttentionSpec attention_of(const ModelOptions& o) {
   a.qkv_bias = o.add_bias_linear || o.add_qkv_bias;
   a.proj_bias = o.add_bias_linear;
   a.dropout = o.attention_dropout;
+  a.qk_norm = o.qk_layernorm;
   return a;
 }
 
@@ -113,7 +130,9 @@ ModelSpec build_model(const ModelOptions& o, std::int64_t vocab_size) {
     if (!experts.empty() && experts[static_cast<std::size_t>(layer)]) {
       ffn.kind = RowKind::moe;
       ffn.ffn.ffn_hidden = o.moe_ffn_hidden_size.value_or(ffn.ffn.ffn_hidden);
-      ffn.moe = {o.num_experts, o.moe_router_topk, o.moe_shared_expert_intermediate_size};
+      ffn.moe.experts = o.num_experts;
+      ffn.moe.topk = o.moe_router_topk;
+      ffn.moe.shared_hidden = o.moe_shared_expert_intermediate_size;
     }
     tower.rows.push_back(mixer);
     tower.rows.push_back(ffn);
@@ -133,185 +152,12 @@ std::int64_t num_parameters(const ModelSpec& model) {
   return n;
 }
 
-namespace {
-
-constexpr const char* kNorms[] = {"LayerNorm", "RMSNorm"};
-constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "silu", "squared_relu"};
-constexpr const char* kRows[] = {"none", "attention", "ffn", "moe"};
-
-template <class E, std::size_t N>
-E parse_enum(const char* const (&names)[N], const std::string& text, const std::string& where) {
-  for (std::size_t i = 0; i < N; ++i)
-    if (text == names[i]) return static_cast<E>(i);
-  throw Error(Code::corrupt, fmt::format("unknown name '{}'", text), where);
-}
-
-Json norm_json(const NormSpec& n) { return {{"kind", kNorms[static_cast<int>(n.kind)]}, {"eps", n.eps}}; }
-
-NormSpec norm_from(const Json& j, const std::string& where) {
-  return {parse_enum<NormKind>(kNorms, json_field<std::string>(j, "kind", where), where),
-          json_field<double>(j, "eps", where)};
-}
-
-Json row_json(const Row& r) {
-  Json j{{"kind", kRows[static_cast<int>(r.kind)]}, {"layer", r.layer}, {"norm", norm_json(r.norm)},
-         {"residual_dropout", r.residual_dropout}};
-  if (r.kind == RowKind::attention) {
-    const auto& a = r.attention;
-    j["heads"] = a.heads;
-    j["kv_heads"] = a.kv_heads;
-    j["head_dim"] = a.head_dim;
-    j["qkv_bias"] = a.qkv_bias;
-    j["proj_bias"] = a.proj_bias;
-    j["attention_dropout"] = a.dropout;
-    if (a.rotary.on)
-      j["rotary"] = {{"base", a.rotary.base},
-                     {"percent", a.rotary.percent},
-                     {"interleaved", a.rotary.interleaved},
-                     {"scaling_factor", a.rotary.scaling_factor}};
-  } else if (r.kind == RowKind::ffn || r.kind == RowKind::moe) {
-    j["ffn_hidden"] = r.ffn.ffn_hidden;
-    j["activation"] = kActivations[static_cast<int>(r.ffn.activation)];
-    j["gated"] = r.ffn.gated;
-    j["bias"] = r.ffn.bias;
-    if (r.kind == RowKind::moe)
-      j["moe"] = {{"experts", r.moe.experts}, {"topk", r.moe.topk}, {"shared_hidden", r.moe.shared_hidden}};
-  }
-  return j;
-}
-
-Json array_field(const Json& j, const char* key, const std::string& where) {
-  Json a = json_field<Json>(j, key, where);
-  if (!a.is_array()) throw Error(Code::corrupt, fmt::format("field '{}': wanted an array, found {}", key, a.type_name()), where);
-  return a;
-}
-
-Row row_from(const Json& j, const std::string& where) {
-  Row r;
-  r.kind = parse_enum<RowKind>(kRows, json_field<std::string>(j, "kind", where), where);
-  r.layer = json_field<int>(j, "layer", where);
-  r.norm = norm_from(json_field<Json>(j, "norm", where), where + ", norm");
-  r.residual_dropout = json_field<double>(j, "residual_dropout", where);
-  if (r.kind == RowKind::attention) {
-    auto& a = r.attention;
-    a.heads = json_field<int>(j, "heads", where);
-    a.kv_heads = json_field<int>(j, "kv_heads", where);
-    a.head_dim = json_field<int>(j, "head_dim", where);
-    a.qkv_bias = json_field<bool>(j, "qkv_bias", where);
-    a.proj_bias = json_field<bool>(j, "proj_bias", where);
-    a.dropout = json_field<double>(j, "attention_dropout", where);
-    if (j.contains("rotary")) {
-      const Json rotary = json_field<Json>(j, "rotary", where);
-      const std::string in = where + ", rotary";
-      a.rotary = {true, json_field<double>(rotary, "base", in), json_field<double>(rotary, "percent", in),
-                  json_field<bool>(rotary, "interleaved", in), json_field<double>(rotary, "scaling_factor", in)};
-    }
-  } else if (r.kind == RowKind::ffn || r.kind == RowKind::moe) {
-    r.ffn.ffn_hidden = json_field<int>(j, "ffn_hidden", where);
-    r.ffn.activation =
-        parse_enum<Activation>(kActivations, json_field<std::string>(j, "activation", where), where);
-    r.ffn.gated = json_field<bool>(j, "gated", where);
-    r.ffn.bias = json_field<bool>(j, "bias", where);
-    if (r.kind == RowKind::moe) {
-      const Json moe = json_field<Json>(j, "moe", where);
-      const std::string in = where + ", moe";
-      r.moe = {json_field<int>(moe, "experts", in), json_field<int>(moe, "topk", in),
-               json_field<int>(moe, "shared_hidden", in)};
-    }
-  }
-  return r;
-}
-
-}  // namespace
-
-Json to_json(const ModelSpec& m) {
-  Json towers = Json::array();
-  for (const auto& t : m.towers) {
-    Json rows = Json::array();
-    for (const auto& r : t.rows) rows.push_back(row_json(r));
-    towers.push_back({{"name", t.name}, {"rows", rows}});
-  }
-  Json j{{"family", m.family},
-          {"hidden", m.hidden},
-          {"vocab_size", m.vocab_size},
-          {"vocab_divisor", m.vocab_divisor},
-          {"max_positions", m.max_positions},
-          {"learned_positions", m.learned_positions},
-          {"embedding_dropout", m.embedding_dropout},
-          {"tied", m.tied},
-          {"final_norm", norm_json(m.final_norm)},
-          {"init_std", m.init_std},
-          {"embedding_init_std", m.embedding_init_std},
-          {"output_init_std", m.output_init_std},
-          {"towers", towers}};
-  if (m.fp32_residual) j["fp32_residual"] = true;
-  return j;
-}
-
-namespace {
-
-// The first unequal value of two JSON trees, with its path.
-std::string first_difference(const Json& a, const Json& b, const std::string& path) {
-  static const std::set<std::string> ignored = {"vocab_divisor", "embedding_dropout",  "attention_dropout",
-                                                "init_std",      "embedding_init_std", "output_init_std",
-                                                "residual_dropout"};
-  if (a.is_object() && b.is_object()) {
-    for (const auto& [key, value] : a.items()) {
-      if (ignored.count(key) > 0) continue;
-      const auto other = b.find(key);
-      const std::string here = path.empty() ? key : path + "." + key;
-      const std::string d = other == b.end() ? here + ": only in one" : first_difference(value, *other, here);
-      if (!d.empty()) return d;
-    }
-    for (const auto& [key, value] : b.items())
-      if (!a.contains(key) && ignored.count(key) == 0) return (path.empty() ? key : path + "." + key) + ": only in one";
-    return "";
-  }
-  if (a.is_array() && b.is_array() && a.size() == b.size()) {
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (const auto d = first_difference(a[i], b[i], fmt::format("{}[{}]", path, i)); !d.empty()) return d;
-    return "";
-  }
-  return a == b ? "" : fmt::format("{}: {} and {}", path, a.dump(), b.dump());
-}
-
-}  // namespace
-
 void use_fp8(ModelSpec& m, const Fp8Spec& spec) {
   m.fp8 = spec;
   const int layers = m.num_layers();
   for (Tower& t : m.towers)
     for (Row& r : t.rows)
       r.fp8 = spec.on() && r.kind != RowKind::none && r.layer >= spec.first_bf16 && r.layer < layers - spec.last_bf16;
-}
-
-std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
-  return first_difference(to_json(a), to_json(b), "");
-}
-
-ModelSpec model_from_json(const Json& j, const std::string& where) {
-  ModelSpec m;
-  m.family = json_field<std::string>(j, "family", where);
-  m.hidden = json_field<int>(j, "hidden", where);
-  m.vocab_size = json_field<std::int64_t>(j, "vocab_size", where);
-  m.vocab_divisor = json_field<int>(j, "vocab_divisor", where);
-  m.max_positions = json_field<int>(j, "max_positions", where);
-  m.learned_positions = json_field<bool>(j, "learned_positions", where);
-  m.embedding_dropout = json_field<double>(j, "embedding_dropout", where);
-  m.tied = json_field<bool>(j, "tied", where);
-  if (j.contains("fp32_residual")) m.fp32_residual = json_field<bool>(j, "fp32_residual", where);
-  m.final_norm = norm_from(json_field<Json>(j, "final_norm", where), where + ", final_norm");
-  m.init_std = json_field<double>(j, "init_std", where);
-  m.embedding_init_std = json_field<double>(j, "embedding_init_std", where);
-  m.output_init_std = json_field<double>(j, "output_init_std", where);
-  for (const auto& tj : array_field(j, "towers", where)) {
-    Tower t;
-    t.name = json_field<std::string>(tj, "name", where);
-    for (const auto& rj : array_field(tj, "rows", where)) t.rows.push_back(row_from(rj, where));
-    m.towers.push_back(std::move(t));
-  }
-  if (m.towers.empty()) throw Error(Code::corrupt, "a model without towers", where);
-  return m;
 }
 
 }  // namespace mt

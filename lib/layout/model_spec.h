@@ -1,12 +1,14 @@
 #pragma once
 // A model as values: towers of sub-layer rows. Nothing here knows how it is cut over ranks.
 //
-//   tower   an ordered list of rows over one residual stream (decoder; later encoder, vision)
+//   tower   an ordered list of rows over one residual stream: decoder, encoder, or an encoder and then a decoder
 //   row     one sub-layer with its norm and residual: a mixer (attention) or a feed-forward network; a transformer
-//           layer is two rows with one layer number; a `none` row is legal and computes nothing
+//           layer is two rows with one layer number, three where it looks at an encoder; a `none` row is legal and
+//           computes nothing
 //   hidden  width of the residual stream
 //
-// Options → spec: build_model. Named families: layout/families.h. Code: layout/model_spec.cc. Tests: tests/layout/.
+// More can be said here than is computed: layout/not_computed.h tells what. Options → spec: build_model. Code:
+// layout/model_spec.cc, layout/model_json.cc. Tests: tests/layout/.
 
 #include <cstdint>
 #include <optional>
@@ -19,9 +21,9 @@
 
 namespace mt {
 
-enum class NormKind : std::uint8_t { layer_norm, rms_norm };
-enum class Activation : std::uint8_t { gelu_tanh, gelu_erf, silu, squared_relu };
-enum class RowKind : std::uint8_t { none, attention, ffn, moe };
+enum class NormKind : std::uint8_t { layer_norm, rms_norm, none };
+enum class Activation : std::uint8_t { gelu_tanh, gelu_erf, silu, squared_relu, relu };
+enum class RowKind : std::uint8_t { none, attention, ffn, moe, cross_attention };
 
 struct NormSpec {
   NormKind kind = NormKind::layer_norm;
@@ -36,11 +38,31 @@ struct RotarySpec {
   double scaling_factor = 0;
 };
 
+// Multi-head latent attention: keys and values are made of `kv_rank` features a token, queries of `q_rank`. A head of
+// q and k has `nope` features and `rope` that rotate (the keys' are one for all heads); one of v has `value`.
+struct LatentSpec {
+  int kv_rank = 0;  // 0: no latent attention
+  int q_rank = 0;   // 0: queries are made of the input at once
+  int nope = 0, rope = 0, value = 0;
+  bool on() const { return kv_rank > 0; }
+};
+
+// A learned number a head for how far key and query are apart: `buckets` distances up to `distance`, 0: none.
+struct RelativeSpec {
+  int buckets = 0, distance = 0;
+};
+
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   RotarySpec rotary;
   bool qkv_bias = true, proj_bias = true;
   double dropout = 0;
+  bool qk_norm = false;   // RMSNorm of every head of q and k, before they rotate
+  bool causal = true;     // looks at nothing behind
+  double alibi = 0;       // scores fall with distance, by so many times the head's slope
+  double scale = 0;       // of scores; 0: 1/√head_dim
+  RelativeSpec relative = {};
+  LatentSpec latent = {};  // head_dim is nope + rope then
 };
 
 struct FfnSpec {
@@ -55,6 +77,11 @@ struct FfnSpec {
 struct MoeSpec {
   int experts = 0, topk = 0;
   int shared_hidden = 0;  // width of what every token visits besides; 0: nothing
+  bool sigmoid = false;   // scores of experts are sigmoids, not a softmax
+  bool normalized = true; // scores of those visited are divided by their sum
+  bool expert_bias = false;         // a number an expert, added for the choice alone
+  int groups = 0, topk_groups = 0;  // experts lie in groups, of which so many are chosen from; 0: all
+  double scale = 1;                 // of the scores
 };
 
 struct Row {
@@ -66,11 +93,15 @@ struct Row {
   double residual_dropout = 0;
   bool fp8 = false;  // its products are (ModelSpec::fp8); training alone, not part of the model's JSON
   MoeSpec moe = {};         // when kind is moe
+  // Reads what the row before it read; both are added to that. Without a norm of its own it reads what that norm gave.
+  bool parallel = false;
+  bool post_norm = false;  // the norm is of the sum that the row leaves, not of what it reads
 };
 
 struct Tower {
   std::string name = "decoder";
   std::vector<Row> rows;
+  int num_layers() const;
 };
 
 struct ModelSpec {
@@ -83,14 +114,28 @@ struct ModelSpec {
   double embedding_dropout = 0;
   bool tied = true;                   // output layer is the word embedding
   bool fp32_residual = false;         // the residual stream between sub-layers in f32
-  NormSpec final_norm;
+  NormSpec final_norm;                // behind every tower
+  NormSpec embedding_norm = {NormKind::none};
+  int token_types = 0;                // an embedding of so many kinds of tokens besides; 0: none
+  bool masked_head = false;           // before the output layer a product, its norm, and behind it a bias (BERT)
+  bool pooler = false;                // of the first token, with two classes for pairs of sentences (BERT)
+  double output_scale = 1;            // of what the output layer reads
+  int mtp_layers = 0;                 // behind the decoder, each like its last layer: they predict tokens further on
   double init_std = 0.02, embedding_init_std = 0.02, output_init_std = 0.02;
   Fp8Spec fp8;
   std::vector<Tower> towers;
 
-  const Tower& decoder() const { return towers.front(); }
-  int num_layers() const;
+  const Tower& decoder() const { return towers.back(); }  // the tower that ends in the output layer
+  int num_layers() const;                                 // of all towers
 };
+
+// Rows of all towers one after the other, with their layers counted through: what a pipeline cuts.
+struct StackedRow {
+  const Tower* tower = nullptr;
+  const Row* row = nullptr;
+  int layer = 0;
+};
+std::vector<StackedRow> stacked_rows(const ModelSpec& model);
 
 // The flat options of a decoder model, with Megatron's names and defaults (facts: its arguments.py); what the flag
 // table fills.
@@ -105,6 +150,7 @@ struct ModelOptions {
   double rope_scaling_factor = 8.0;
   std::string normalization = "LayerNorm";  // or RMSNorm
   double norm_epsilon = 1e-5;
+  bool qk_layernorm = false;
   bool swiglu = false, squared_relu = false, openai_gelu = false, bias_gelu_fusion = true;
   bool add_bias_linear = true, add_qkv_bias = false;
   int num_experts = 0;  // 0: none

@@ -5,9 +5,9 @@
 //   parameter  a local buffer, maybe fused: linear_qkv = rows [q; k; v], linear_fc1 = rows [gate; up]
 //   piece      a box of one unfused logical tensor inside it; logical names are Megatron's local-spec names, layers
 //              numbered globally: decoder.layers.3.self_attention.linear_q.weight, …mlp.linear_fc1_gate.weight
-//   unit       what gathers, reduces and computes as one: 0 the embedding, 1+i row i of the tower, last the head
+//   unit       what gathers, reduces and computes as one: 0 the embedding, 1+i row i of the towers, last the head
 //              (final norm and output layer)
-// Weights are [out, in]. Code: layout/param_spec.cc. Tests: tests/layout/param_spec_test.cc.
+// Weights are [out, in]. Code: layout/param_spec.cc, layout/param_table.cc. Tests: tests/layout/param_spec_test.cc.
 
 #include <string>
 #include <vector>
@@ -52,7 +52,7 @@ struct ParamSpec {
 // What of the model a (stage, chunk) computes.
 struct StageContent {
   bool embedding = false;
-  int first_row = 0, last_row = 0;  // of the decoder tower, half open
+  int first_row = 0, last_row = 0;  // of all towers' rows one after the other, half open
   bool head = false;
 };
 // By layout/pipeline_split.h: chunk v of pipeline rank r is stage v·pp + r.

@@ -31,6 +31,10 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpe
     const auto& a = row.attention;
     const std::int64_t h = a.heads / p.tp, kv = std::max(1, a.kv_heads / p.tp);
     s.push_back({"qkv", {t, (h + 2 * kv) * a.head_dim}, compute, input, again.inner});
+    if (a.qk_norm) {
+      s.push_back({"qk", {t, (h + kv) * a.head_dim}, compute, input, again.inner});
+      s.push_back({"qk_rstd", {h + kv, t}, DType::f32, input, again.inner});
+    }
     s.push_back({"context", {t, h * a.head_dim}, compute, weight, again.middle});
     s.push_back({"lse", {t, h}, DType::f32, input, again.middle});
   } else if (row.kind == RowKind::moe) {

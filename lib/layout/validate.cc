@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "layout/not_computed.h"
 #include "layout/param_spec.h"
 #include "layout/pipeline_split.h"
 
@@ -62,6 +63,7 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
   c.positive("vocab-size", m.vocab_size);
   c.positive("make-vocab-size-divisible-by", m.vocab_divisor);
   c.positive("num-layers", m.num_layers());
+  if (m.mtp_layers < 0 || m.mtp_layers > 1000) c.add(fmt::format("mtp-num-layers is {}", m.mtp_layers), "mtp-num-layers 1");
   const double ranks = 1.0 * p.tp * p.cp * p.pp * p.dp;
   if (ranks > kMaxWorld)
     c.add(fmt::format("{} ranks are more than {}", ranks, kMaxWorld), fmt::format("world size {}", kMaxWorld));
@@ -77,7 +79,7 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
         c.add(fmt::format("num-attention-heads {} and num-query-groups {} with kv-channels {} are more than {} features",
                           a.heads, a.kv_heads, a.head_dim, kMostWidth),
               fmt::format("kv-channels {}", std::max<std::int64_t>(1, kMostWidth / (std::int64_t{a.heads} + 2 * std::int64_t{a.kv_heads}))));
-      if (a.rotary.on && a.head_dim % 2 != 0)
+      if (a.rotary.on && !a.latent.on() && a.head_dim % 2 != 0)
         c.add(fmt::format("kv-channels {} is odd, rotary positions need pairs", a.head_dim),
               fmt::format("kv-channels {} or {}", a.head_dim - 1, a.head_dim + 1));
       c.divides("num-attention-heads", a.heads, "num-query-groups", a.kv_heads);
@@ -281,6 +283,8 @@ std::vector<Problem> validate(const ModelSpec& m, const ParallelSpec& p, const B
                               int precision_flags) {
   Checker c;
   check_degrees(c, m, p, limits);
+  if (const auto features = not_computed(m); !limits.any_model && !features.empty())
+    c.add(fmt::format("the model has {}, which no run computes", features), "mt-ckpt and mt-reshard, which store, cut and convert it");
   check_model(c, m, p);
   check_experts(c, m, p, limits);
   check_batch(c, m, p, b);

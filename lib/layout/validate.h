@@ -25,6 +25,7 @@ struct Limits {
   int max_zero_stage = 0;
   std::optional<std::int64_t> vocab_of_data;  // largest token id + 1, when data is known
   int max_experts = 0;  // what the running program can execute
+  bool any_model = false;  // nothing is executed: what no sub-layer computes is no problem (layout/not_computed.h)
 };
 
 // Empty when the run is legal. `precision_flags` is the number of half-precision flags given (two is a problem).

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "nn/head_norm.h"
 #include "nn/norm.h"
 #include "nn/parallel_linear.h"
 #include "nn/residual.h"
@@ -21,6 +22,7 @@ struct Attention {
   AttentionSpec spec;
   Residual residual;
   Product qkv_product, proj_product;
+  HeadNorm head_norm;
   int qkv, context, lse;  // saved members
   int unit;
   std::uint64_t name_hash;
@@ -93,6 +95,7 @@ View member(const Flow& flow, int i) { return flow.saved->members[static_cast<st
 
 void project_qkv(Ctx& ctx, const Attention& a, Flow& f) {
   linear(ctx, a.qkv_product, f.full, member(f, a.qkv));
+  head_norm_forward(ctx, a.head_norm, a.spec, member(f, a.qkv), *f.saved);
   turn(ctx, a, split(ctx, a, member(f, a.qkv)), false);
 }
 
@@ -133,6 +136,7 @@ void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
                                        .dv = d.v,
                                        .shape = shape_of(ctx, a)});
   turn(ctx, a, d, true);
+  head_norm_backward(ctx, a.head_norm, a.spec, f.dinner, *f.saved);
   f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fused.dim(0), f.dy.dim(1)});
   linear_backward_input(ctx, a.qkv_product, f.dinner, f.partial);
 }
@@ -154,6 +158,7 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
               {row.residual_dropout, xxh3(s.name), row.attention.proj_bias ? p(".linear_proj.bias") : -1},
               {p(".linear_qkv.weight"), row.attention.qkv_bias ? p(".linear_qkv.bias") : -1, 0, row.fp8, unit, 0},
               {p(".linear_proj.weight"), -1, 0, row.fp8, unit, 1},
+              make_head_norm(params, s, row),
               s.member("qkv"),
               s.member("context"),
               s.member("lse"),

@@ -1,5 +1,6 @@
 #pragma once
-// Self-attention as a sub-layer:  y = x + dropout(proj(attention(rotary(qkv(norm(x)))))).
+// Self-attention as a sub-layer:  y = x + dropout(proj(attention(rotary(qkv(norm(x)))))), heads of q and k normed before
+// they rotate where the row says so (nn/head_norm.h).
 //
 //   H  heads here (heads/tp)    G  key/value heads here (max(1, kv_heads/tp))    D  head dim
 // qkv is one column-parallel product of width (H + 2G)·D, columns [q | k | v]; proj is row parallel. With fewer

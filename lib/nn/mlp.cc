@@ -27,6 +27,7 @@ ops::Activation activation_of(Activation a) {
     case Activation::gelu_erf: return ops::Activation::gelu_erf;
     case Activation::silu: return ops::Activation::silu;
     case Activation::squared_relu: return ops::Activation::squared_relu;
+    case Activation::relu: return ops::Activation::relu;
   }
   return ops::Activation::gelu_tanh;
 }

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/{gpt2,llama}.safetensors: weights, tokens, logits, loss and all gradients of two tiny models.
+"""Makes tests/golden/{gpt2,llama,qwen3}.safetensors: weights, tokens, logits, loss and all gradients of tiny models.
 
 Run once, with PyTorch (any version):  python3 tests/golden/make_models.py
 The models are written here from their definitions, in float64, under the logical names of lib/layout/param_spec.h;
 what is stored is rounded to float32. gpt2: learned positions, LayerNorm, biases, GELU (tanh), tied embeddings.
-llama: rotary positions, RMSNorm, SwiGLU, grouped queries, no biases, an output layer of its own.
+llama: rotary positions, RMSNorm, SwiGLU, grouped queries, no biases, an output layer of its own. qwen3: llama with the heads of
+queries and keys normed, and heads wider than hidden/heads.
 """
 import json, math, os, struct
 import torch
 
-torch.manual_seed(1)
 torch.set_default_dtype(torch.float64)
 LAYERS, HIDDEN, HEADS, VOCAB, BATCH, SEQ = 2, 32, 4, 37, 2, 12
+
+
+def norm_heads(x, p, name):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * p[name + ".weight"]
 
 
 def norm(x, p, name, rms):
@@ -36,17 +40,19 @@ def rotate(x):  # [b, h, s, d], pairs (i, i + d/2)
 
 
 def attention(x, p, prefix, kv_heads, rope):
-    d = HIDDEN // HEADS
+    d = p[prefix + "linear_q.weight"].shape[0] // HEADS
     split = lambda t, n: t.view(BATCH, SEQ, n, d).transpose(1, 2)
     q = split(linear(x, p, prefix + "linear_q"), HEADS)
     k = split(linear(x, p, prefix + "linear_k"), kv_heads)
     v = split(linear(x, p, prefix + "linear_v"), kv_heads)
+    if prefix + "q_layernorm.weight" in p:
+        q, k = norm_heads(q, p, prefix + "q_layernorm"), norm_heads(k, p, prefix + "k_layernorm")
     if rope:
         q, k = rotate(q), rotate(k)
     k, v = (t.repeat_interleave(HEADS // kv_heads, 1) for t in (k, v))
     score = q @ k.transpose(-1, -2) / math.sqrt(d)
     score = score.masked_fill(torch.triu(torch.ones(SEQ, SEQ, dtype=torch.bool), 1), -math.inf)
-    out = (score.softmax(-1) @ v).transpose(1, 2).reshape(BATCH, SEQ, HIDDEN)
+    out = (score.softmax(-1) @ v).transpose(1, 2).reshape(BATCH, SEQ, HEADS * d)
     return linear(out, p, prefix + "linear_proj")
 
 
@@ -75,8 +81,8 @@ def forward(p, ids, llama, kv_heads):
     return x @ p["output_layer.weight" if llama else "embedding.word_embeddings.weight"].T
 
 
-def parameters(llama, kv_heads, ffn):
-    d, p = HIDDEN // HEADS, {}
+def parameters(llama, kv_heads, ffn, head_dim):
+    d, p = head_dim or HIDDEN // HEADS, {}
     def add(name, *shape, scale=0.15, base=0.0):
         p[name] = (base + scale * torch.randn(*shape)).float().double().requires_grad_()
     def norm_of(name):
@@ -96,6 +102,9 @@ def parameters(llama, kv_heads, ffn):
         linear_of(pre + "self_attention.linear_q", HEADS * d, HIDDEN)
         linear_of(pre + "self_attention.linear_k", kv_heads * d, HIDDEN)
         linear_of(pre + "self_attention.linear_v", kv_heads * d, HIDDEN)
+        if head_dim:
+            add(pre + "self_attention.q_layernorm.weight", d, base=1.0)
+            add(pre + "self_attention.k_layernorm.weight", d, base=1.0)
         linear_of(pre + "self_attention.linear_proj", HIDDEN, HEADS * d)
         norm_of(pre + "pre_mlp_layernorm")
         for part in ("linear_fc1_gate", "linear_fc1_up") if llama else ("linear_fc1",):
@@ -120,8 +129,8 @@ def write(path, tensors):
         f.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def make(name, llama, kv_heads, ffn):
-    p = parameters(llama, kv_heads, ffn)
+def make(name, llama, kv_heads, ffn, head_dim=None):
+    p = parameters(llama, kv_heads, ffn, head_dim)
     ids = torch.randint(0, VOCAB, (BATCH, SEQ))
     labels = torch.randint(0, VOCAB, (BATCH, SEQ))
     mask = (torch.rand(BATCH, SEQ) > 0.2).double()
@@ -137,5 +146,8 @@ def make(name, llama, kv_heads, ffn):
     write(os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".safetensors"), out)
 
 
+torch.manual_seed(1)
 make("gpt2", llama=False, kv_heads=HEADS, ffn=64)
 make("llama", llama=True, kv_heads=2, ffn=48)
+torch.manual_seed(2)
+make("qwen3", llama=True, kv_heads=2, ffn=48, head_dim=12)

@@ -43,6 +43,20 @@ TEST(SavedTensors, OfAttentionKeepShardsOfTheStreamAndLocalHeads) {
   }
 }
 
+TEST(SavedTensors, NormsOfHeadsKeepQueriesAndKeysAsTheyWere) {
+  auto options = test::small_options({true, 8, 2, 61});
+  options.qk_layernorm = true;
+  const ModelSpec model = build_model(options, 61);
+  for (const int tp : {1, 2, 4}) {
+    const auto s = saved(model, tp, false, 1);
+    const std::int64_t heads = 8 / tp, kv = std::max(1, 2 / tp);
+    EXPECT_EQ(s.size(), 8u);
+    EXPECT_EQ(s.at("qk").shape, (Dims{32, (heads + kv) * 4}));
+    EXPECT_EQ(s.at("qk_rstd").shape, (Dims{heads + kv, 32}));
+    EXPECT_EQ(s.at("qk_rstd").dtype, DType::f32);
+  }
+}
+
 TEST(SavedTensors, OfFeedForwardNetworksHoldBothHalvesOfAGatedOne) {
   EXPECT_EQ(saved(test::small_model({true, 8, 2, 61}), 2, true, 2).at("fc1").shape, (Dims{32, 48}));
   const auto gpt2 = saved(test::small_model({false, 8, 2, 61}), 2, false, 2);

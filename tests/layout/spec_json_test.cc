@@ -40,6 +40,38 @@ TEST(SpecJson, ModelsComeBackWhole) {
   }
 }
 
+// What models of earlier versions could not have: there and back, and absent where it is not used, so that their text is as it was.
+TEST(SpecJson, WhatIsRareComesBackAndIsLeftOutWhereItIsNot) {
+  const ModelSpec plain = test::small_model();
+  ModelSpec rare = plain;
+  rare.embedding_norm = {NormKind::rms_norm, 1e-6};
+  rare.token_types = 2, rare.mtp_layers = 3, rare.output_scale = 0.25;
+  rare.masked_head = rare.pooler = true;
+  rare.final_norm.kind = NormKind::none;
+  auto& attention = rare.towers[0].rows[0].attention;
+  attention.qk_norm = true, attention.causal = false, attention.alibi = 0.5, attention.scale = 1;
+  attention.relative = {8, 20};
+  attention.latent = {8, 12, 6, 4, 5};
+  auto& network = rare.towers[0].rows[1];
+  network.kind = RowKind::moe, network.parallel = network.post_norm = true;
+  network.norm.kind = NormKind::none, network.ffn.activation = Activation::relu;
+  network.moe = {4, 2, 8, true, false, true, 2, 1, 2.5};
+  rare.towers[0].rows[2].kind = RowKind::cross_attention;
+  rare.towers.insert(rare.towers.begin(), Tower{"encoder", plain.towers[0].rows});
+  const Json json = to_json(rare);
+  const ModelSpec back = model_from_json(parse_json(json.dump(), "text"), "text");
+  EXPECT_EQ(to_json(back).dump(), json.dump());
+  EXPECT_EQ(back.num_layers(), 4);
+  EXPECT_EQ(back.decoder().name, "decoder");
+  EXPECT_EQ(back.decoder().rows[0].attention.latent.value, 5);
+  EXPECT_EQ(back.decoder().rows[1].moe.scale, 2.5);
+  EXPECT_EQ(back.mtp_layers, 3);
+  for (const char* key : {"embedding_norm", "token_types", "mtp_layers", "output_scale", "masked_head", "pooler", "qk_norm", "causal",
+                          "alibi", "scale\":", "relative", "latent", "parallel", "post_norm", "sigmoid"}) {
+    EXPECT_EQ(to_json(plain).dump().find(key), std::string::npos) << key;
+  }
+}
+
 TEST(SpecJson, LayoutsComeBackWhole) {
   ParallelSpec p;
   p.tp = 2, p.cp = 3, p.pp = 4, p.dp = 5, p.ep = 6, p.etp = 7, p.vpp = 8, p.zero_stage = 1;
@@ -93,6 +125,9 @@ TEST(SpecJson, TowersOfAnotherKindAreCorruptNotACrash) {
     expect_corrupt(bad, "");
   }
   Json bad = good;
+  bad["towers"][0]["rows"][0]["kv_heads"] = 0;
+  expect_corrupt(bad, "all are at least 1");
+  bad = good;
   bad["towers"][0]["rows"][1]["activation"] = "tanh";
   expect_corrupt(bad, "unknown name 'tanh'");
   expect_corrupt(Json(3), "");

@@ -51,7 +51,7 @@ inline ModelSpec golden_spec(const std::string& name) {
   o.make_vocab_size_divisible_by = 8;
   o.attention_dropout = o.hidden_dropout = 0;
   o.ffn_hidden_size = 64;
-  if (name == "llama") {
+  if (name != "gpt2") {
     o.ffn_hidden_size = 48;
     o.group_query_attention = true;
     o.num_query_groups = 2;
@@ -60,6 +60,10 @@ inline ModelSpec golden_spec(const std::string& name) {
     o.swiglu = true;
     o.add_bias_linear = false;
     o.untie_embeddings_and_output_weights = true;
+  }
+  if (name == "qwen3") {
+    o.kv_channels = 12;
+    o.qk_layernorm = true;
   }
   return build_model(o, 37);
 }

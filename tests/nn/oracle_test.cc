@@ -1,4 +1,4 @@
-// Logits, losses and all gradients of tiny GPT-2 and LLaMA models against PyTorch's in float64, at every tensor-parallel
+// Logits, losses and all gradients of tiny GPT-2, LLaMA and Qwen3 models against PyTorch's in float64, at every tensor-parallel
 // degree the models have, with and without sequence parallelism; and generation over a cache against whole passes.
 
 #include <cmath>
@@ -185,14 +185,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"gpt2", 2, true, Stream::Mode::deferred}, Case{"llama", 1, false, Stream::Mode::immediate},
                     Case{"llama", 2, true, Stream::Mode::immediate}, Case{"llama", 4, false, Stream::Mode::immediate},
                     Case{"llama", 4, true, Stream::Mode::immediate}, Case{"llama", 1, false, Stream::Mode::deferred},
-                    Case{"llama", 4, true, Stream::Mode::deferred}),
+                    Case{"llama", 4, true, Stream::Mode::deferred}, Case{"qwen3", 1, false, Stream::Mode::immediate},
+                    Case{"qwen3", 2, false, Stream::Mode::immediate}, Case{"qwen3", 2, true, Stream::Mode::immediate},
+                    Case{"qwen3", 4, true, Stream::Mode::deferred}),
     case_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Models, CachedOracle,
     testing::Values(Case{"gpt2", 1, false, Stream::Mode::immediate}, Case{"gpt2", 4, false, Stream::Mode::immediate},
                     Case{"llama", 1, false, Stream::Mode::deferred}, Case{"llama", 2, false, Stream::Mode::immediate},
-                    Case{"llama", 4, false, Stream::Mode::immediate}),
+                    Case{"llama", 4, false, Stream::Mode::immediate}, Case{"qwen3", 2, false, Stream::Mode::immediate}),
     case_name);
 
 }  // namespace

@@ -123,6 +123,25 @@ bool within_bounds(const Curve& curve, const std::string& family) {
   return d.loss <= test::kLossBound && d.grad_norm <= test::kNormBound;
 }
 
+// The weight of all heads is on every rank, its gradient of this rank's heads alone: also without sequence parallelism.
+TEST(LayoutHeadNorm, LossesAndNormsStayWithinTheBounds) {
+  const TempDir dir;
+  const auto o = test::tiny_options(dir, "qwen3");
+  for (const Layout& l : {Layout{2, 1, false, 2}, {4, 1, false, 4}, {2, 2, true, 1}, {1, 2, false, 2, 3}})
+    EXPECT_TRUE(within_bounds(test::run_tiny(at(o, l), l.tp * l.dp), "qwen3")) << l.tp << " " << l.dp;
+  EXPECT_FALSE(within_bounds(reference("qwen3"), "llama")) << "the norms do something";
+}
+
+TEST(PlantedFault, AHeadNormGradientNotSummedOverTpIsSeen) {
+  const TempDir dir;
+  TrainerHooks hooks;
+  hooks.on_specs = [](std::vector<ParamSpec>& specs) {
+    for (auto& spec : specs)
+      if (spec.name.ends_with("q_layernorm.weight")) spec.pieces[0].grad_sum.clear();
+  };
+  EXPECT_FALSE(within_bounds(test::run_tiny(at(test::tiny_options(dir, "qwen3"), {2, 1, false, 2}), 2, hooks), "qwen3"));
+}
+
 TEST(PlantedFault, ANormGradientNotSummedOverTpIsSeen) {
   const TempDir dir;
   const auto o = at(test::tiny_options(dir), {2, 1, true, 2});

@@ -10,7 +10,7 @@ namespace {
 
 TEST(Memory, PeakOfARunIsWithinFivePercentOfThePlan) {
   for (const auto& [bf16, bf16_gradients] : {std::pair{false, false}, {true, false}, {true, true}}) {
-    for (const char* family : {"gpt2", "llama"}) {
+    for (const char* family : {"gpt2", "llama", "qwen3"}) {
       const test::TempDir dir;
       auto o = test::tiny_options(dir, family);
       o.bf16 = bf16;

@@ -38,6 +38,8 @@ constexpr Case kCases[] = {
     {"Dp2Zero2", "llama", false, 1, 1, "gpipe", 1, false, 2, 2},
     {"Dp2Zero3", "llama", true, 1, 1, "1f1b", 1, false, 2, 3, true},
     {"Pp2Dp2Zero3Zb", "llama", false, 2, 1, "zb-h1", 1, false, 2, 3},
+    {"HeadNormPp2ZbH1TpSp", "qwen3", true, 2, 1, "zb-h1", 2, true, 1, 0, true},
+    {"HeadNormDp2Zero3", "qwen3", false, 1, 1, "1f1b", 1, false, 2, 3},
     {"Tp2SpDp2Zero3", "llama", true, 1, 1, "1f1b", 2, true, 2, 3},
 };
 

@@ -46,7 +46,8 @@ inline TrainingOptions tiny_options(const TempDir& dir, const std::string& famil
   o.model.num_query_groups = 2;
   o.model.max_position_embeddings = 16;
   o.model.make_vocab_size_divisible_by = 8;
-  if (family == "llama") {
+  o.model.qk_layernorm = family == "qwen3";
+  if (family != "gpt2") {
     o.model.position_embedding_type = "rope";
     o.model.normalization = "RMSNorm";
     o.model.swiglu = true;
