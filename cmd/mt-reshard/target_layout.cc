@@ -109,6 +109,7 @@ ParallelSpec parallel_of(const TargetLayout& t, ParallelSpec p, const ModelSpec&
   limits.max_etp = p.etp;
   limits.max_experts = experts_of(model);
   limits.max_zero_stage = p.zero_stage;
+  limits.any_model = true;
   for (auto& more : validate(model, p, batch, limits, 0)) problems.push_back(std::move(more));
   say_as_target(problems);
   require_valid(problems);

@@ -30,7 +30,7 @@ TEST(HfConvert, EveryFamilyComesBackByteByByteWithItsConfig) {
     EXPECT_EQ(read_json(dir / "back/config.json"), read_json(dir / "hf/config.json"));
     EXPECT_TRUE(std::filesystem::exists(dir / "back/model.safetensors.index.json")) << "several files";
     // Anew, without what was kept: the same weights, and a config that says the same model.
-    export_hf(reader, {{dir / "anew"}, m.name, Json::object()});
+    export_hf(reader, {{dir / "anew"}, test::family_of(m), Json::object()});
     EXPECT_EQ(test::wrong_bytes(dir / "anew").first, 0);
     EXPECT_EQ(model_difference(read_hf_config(read_json(dir / "anew/config.json"), "").spec,
                                model_from_json(reader.manifest().meta.specs["model"], "")), "");
@@ -68,6 +68,40 @@ TEST(HfConvert, OurElementsAreTheirsAtTheirPlaces) {
       expect_at(r, "decoder.layers.3.mlp.experts.linear_fc1_up.weight", {2, 7, 5}, "model.layers.3.block_sparse_moe.experts.2.w3.weight", 7 * 16 + 5, m.dtype);
       expect_at(r, "decoder.layers.3.mlp.experts.linear_fc2.weight", {1, 7, 5}, "model.layers.3.block_sparse_moe.experts.1.w2.weight", 7 * 24 + 5, m.dtype);
     }
+    // A key head after the other: its queries, its keys, its values.
+    if (m.name == std::string("gpt_neox")) {
+      expect_at(r, "decoder.layers.1.self_attention.linear_k.weight", {6, 5}, "gpt_neox.layers.1.attention.query_key_value.weight", (12 + 4 + 2) * 16 + 5, m.dtype);
+      expect_at(r, "decoder.layers.3.self_attention.linear_v.bias", {13}, "gpt_neox.layers.3.attention.query_key_value.bias", 36 + 8 + 1, m.dtype);
+    }
+    if (m.name == std::string("bloom"))
+      expect_at(r, "decoder.layers.1.self_attention.linear_q.weight", {9, 5}, "transformer.h.1.self_attention.query_key_value.weight", (24 + 1) * 16 + 5, m.dtype);
+    if (m.name == std::string("falcon-one-key"))
+      expect_at(r, "decoder.layers.0.self_attention.linear_v.weight", {2, 7}, "transformer.h.0.self_attention.query_key_value.weight", (16 + 4 + 2) * 16 + 7, m.dtype);
+    if (m.name == std::string("falcon-groups")) {
+      expect_at(r, "decoder.layers.2.self_attention.linear_q.weight", {13, 3}, "transformer.h.2.self_attention.query_key_value.weight", (20 + 1) * 24 + 3, m.dtype);
+      expect_at(r, "decoder.layers.2.self_attention.linear_k.weight", {5, 3}, "transformer.h.2.self_attention.query_key_value.weight", (20 + 12 + 1) * 24 + 3, m.dtype);
+      expect_at(r, "decoder.layers.2.pre_mlp_layernorm.bias", {9}, "transformer.h.2.ln_mlp.bias", 9, m.dtype);
+    }
+    if (m.name == std::string("qwen3"))
+      expect_at(r, "decoder.layers.2.self_attention.k_layernorm.weight", {5}, "model.layers.2.self_attn.k_norm.weight", 5, m.dtype);
+    if (m.name == std::string("qwen3_moe")) {
+      expect_at(r, "decoder.layers.2.mlp.linear_fc1_up.weight", {7, 5}, "model.layers.2.mlp.up_proj.weight", 7 * 16 + 5, m.dtype);
+      expect_at(r, "decoder.layers.3.mlp.experts.linear_fc2.weight", {1, 7, 5}, "model.layers.3.mlp.experts.1.down_proj.weight", 7 * 12 + 5, m.dtype);
+    }
+    if (m.name == std::string("deepseek_v3")) {
+      expect_at(r, "decoder.layers.3.mlp.experts.linear_fc1_gate.weight", {3, 7, 5}, "model.layers.3.mlp.experts.3.gate_proj.weight", 7 * 16 + 5, m.dtype);
+      expect_at(r, "mtp.layers.1.eh_proj.weight", {7, 17}, "model.layers.5.eh_proj.weight", 7 * 32 + 17, m.dtype);
+      expect_at(r, "mtp.layers.0.transformer_layer.mlp.experts.linear_fc2.weight", {3, 2, 1}, "model.layers.4.mlp.experts.3.down_proj.weight", 2 * 8 + 1, m.dtype);
+      expect_at(r, "decoder.layers.3.mlp.router.expert_bias", {2}, "model.layers.3.mlp.gate.e_score_correction_bias", 2, m.dtype);
+      expect_at(r, "decoder.layers.0.self_attention.linear_kv_up_proj.weight", {12, 3}, "model.layers.0.self_attn.kv_b_proj.weight", 12 * 8 + 3, m.dtype);
+    }
+    if (m.name == std::string("t5")) {
+      expect_at(r, "decoder.layers.1.cross_attention.linear_v.weight", {7, 5}, "decoder.block.1.layer.1.EncDecAttention.v.weight", 7 * 16 + 5, m.dtype);
+      expect_at(r, "encoder.layers.3.mlp.linear_fc1_up.weight", {7, 5}, "encoder.block.3.layer.1.DenseReluDense.wi_1.weight", 7 * 16 + 5, m.dtype);
+      expect_at(r, "encoder_relative_pos_emb.relative_attention_bias.weight", {7, 2}, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 7 * 4 + 2, m.dtype);
+    }
+    if (m.name == std::string("bert"))
+      expect_at(r, "encoder.layers.2.post_mlp_layernorm.bias", {9}, "bert.encoder.layer.2.output.LayerNorm.bias", 9, m.dtype);
     if (m.name == std::string("llama"))
       expect_at(r, "decoder.layers.0.mlp.linear_fc1_gate.weight", {7, 5}, "model.layers.0.mlp.gate_proj.weight", 7 * 16 + 5, m.dtype);
   }
