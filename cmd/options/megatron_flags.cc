@@ -141,6 +141,7 @@ std::vector<std::string> MegatronFlags::rewrite(const std::vector<std::string>& 
     }
     std::string means = s->means;
     std::vector<std::string> flags = words_of(s->means);
+    if (!s->has_value && g.adjacent) throw Error(Code::usage, "takes no value", "--" + g.name, means.empty() ? "" : "it is read as " + means);
     if (s->has_value) {
       const std::string value = next(fmt::format("write --{} X", g.name));
       if (!flags.empty()) flags.push_back(value), means += " " + value;

@@ -374,9 +374,15 @@ void Garbage::leave(const fs::path& dir, const std::string& reason, Code code) {
 
 void require_no_iteration(const fs::path& dir) {
   const auto real = fs::weakly_canonical(dir);  // "." may stand for an iteration
-  if (iteration_of(real.filename().string()) || is_there(real / kManifestName))
+  auto own = fs::absolute(dir).lexically_normal();
+  if (!own.has_filename()) own = own.parent_path();
+  const bool named = iteration_of(own.filename().string()).has_value();  // it may be a link to one that lies elsewhere
+  if (named || iteration_of(real.filename().string()) || is_there(real / kManifestName)) {
+    const auto parent = named ? own.parent_path() : real.parent_path();
+    const bool saves = is_folder(parent) && (is_there(parent / kTrackerName) || !list_iterations(parent).empty());
     throw Error(Code::config, "is an iteration, not a --save directory", dir.string(),
-                "give " + real.parent_path().string());
+                saves ? "give " + parent.string() : "name another directory");
+  }
   for (auto above = real.parent_path(); above.has_relative_path(); above = above.parent_path())
     if (iteration_of(above.filename().string()) && is_there(above / kManifestName))
       throw Error(Code::config, "is inside a checkpoint, " + above.string(), dir.string(), "name another --save");

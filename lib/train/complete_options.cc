@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <tuple>
 
 #include "base/error.h"
 #include "ckpt/iterations.h"
@@ -176,6 +177,11 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
   for (auto& more : set_problems(o)) p.push_back(std::move(more));
   check_samples(o.data, p);
   check_emulation(o, p);
+  for (const auto& [name, file, near] : std::initializer_list<std::tuple<const char*, const std::string&, const char*>>{
+           {"metrics-file", o.metrics_file, "--json, which prints the events"},
+           {"trace", o.trace, "a file name"},
+           {"registry", o.registry, "--registry none"}})
+    if (file == "-") add(fmt::format("{} -: it is written to a file and read again, standard output is none", name), near);
   if (o.load_if_present && o.load.empty()) add("load-if-present without load", "--load DIR");
   if (o.threads < 0 || o.threads > 1024) add(fmt::format("threads {} is not in 0 to 1024", o.threads), "--threads 0");
   if (!std::isfinite(o.lr.lr)) add(fmt::format("lr {} is not a number of 0 or more", o.lr.lr), "--lr 1e-4");

@@ -10,6 +10,7 @@
 #include "layout/param_spec.h"
 #include "train/pipeline_schedule.h"
 #include "train/rank_memory.h"
+#include "train/run_data.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -73,6 +74,25 @@ void append_list(std::string& text, const std::vector<int>& ranks) {
   }
 }
 
+// Worlds up to this are printed rank by rank, larger ones with equal ranks as one.
+constexpr std::size_t kRanksListed = 128, kGroupsShown = 8;
+
+// "0-7", "0-56/8" (every eighth), "0,3,4".
+std::string folded(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    const int step = end < ranks.size() ? ranks[end] - ranks[i] : 1;
+    while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
+    if (end - i < 3) end = i + 1;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", ranks[i]);
+    if (end - i >= 3) text += fmt::format("-{}", ranks[end - 1]);
+    if (end - i >= 3 && step != 1) text += fmt::format("/{}", step);
+    i = end;
+  }
+  return text;
+}
+
 // What the layout knows and the trainer does not.
 Json not_trainable(const TrainingOptions& o) {
   Json all = Json::array();
@@ -96,7 +116,7 @@ Json stages_json(const TrainingOptions& o, const ModelSpec& model) {
 
 void print_text(const Json& head, const Placement& placement, RankSizes& sizes) {
   for (const auto& [key, value] : head.items()) {
-    if (key == "stages") continue;
+    if (key == "stages" || key == "data") continue;
     if (value.is_array())
       for (const auto& v : value) cli::row({key, v.get<std::string>()});
     else
@@ -104,19 +124,45 @@ void print_text(const Json& head, const Placement& placement, RankSizes& sizes) 
   }
   for (const auto& s : head["stages"])
     cli::row({"stage", s["stage"].dump(), "pp " + s["pp_rank"].dump(), "chunk " + s["chunk"].dump(), s["holds"]});
+  cli::row({"data", head["data"]["checked"].get<bool>() ? "checked" : "not checked", head["data"]["words"].get<std::string>()});
+  for (const auto& member : head["data"]["sets"]) {
+    std::vector<std::string> cells{"data"};
+    for (const auto& [key, value] : member.items()) {
+      if (value.is_string()) cells.push_back(value.get<std::string>());
+      else cells.push_back(key + "=" + (value.is_number_float() ? fmt::format("{:.3f}", value.get<double>()) : value.dump()));
+    }
+    cli::row(cells);
+  }
+  const bool fold = placement.coordinates.size() > kRanksListed;
   for (const auto& name : group_names(placement.spec)) {
+    const auto groups = named_groups(placement, name).groups;
     std::string line = "group\t" + name;
-    for (const auto& ranks : named_groups(placement, name).groups) line += '\t', append_list(line, ranks);
+    for (std::size_t i = 0; i < (fold ? std::min(groups.size(), kGroupsShown) : groups.size()); ++i) {
+      line += '\t';
+      if (fold) line += folded(groups[i]);
+      else append_list(line, groups[i]);
+    }
+    if (fold && groups.size() > kGroupsShown) line += fmt::format("\tand {} more", groups.size() - kGroupsShown);
     cli::part(line + "\n");
   }
-  std::map<const Json*, std::string> texts;
+  std::vector<std::pair<std::string, std::vector<int>>> alike;  // what ranks need, and which ones, in their order
+  std::map<const Json*, std::size_t> place;
+  std::map<std::string, std::size_t> place_of_text;
   for (std::size_t r = 0; r < placement.coordinates.size(); ++r) {
     const Json& mine = sizes.of(placement.coordinates[r]);
-    std::string& text = texts[&mine];
-    if (text.empty())
+    auto [known, fresh] = place.try_emplace(&mine, alike.size());
+    if (fresh) {
+      std::string text;
       for (const auto& [key, value] : mine.items()) text += "\t" + key + "=" + value.dump();
-    cli::part(fmt::format("rank\t{}{}\n", r, text));
+      known->second = place_of_text.try_emplace(text, alike.size()).first->second;
+      if (known->second == alike.size()) alike.push_back({std::move(text), {}});
+    }
+    alike[known->second].second.push_back(static_cast<int>(r));
   }
+  for (const auto& [text, ranks] : alike)
+    for (std::size_t i = 0; i < (fold ? 1 : ranks.size()); ++i)
+      cli::part(fold ? fmt::format("rank\t{}\tranks={}{}\n", folded(ranks), ranks.size(), text)
+                     : fmt::format("rank\t{}{}\n", ranks[i], text));
 }
 
 // One object, written piece by piece: lists of a million ranks are never whole in memory.
@@ -165,7 +211,8 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
             {"flop_per_step", flops.causal},
             {"flop_per_step_non_causal", flops.non_causal},
             {"not_trainable_yet", not_trainable(o)},
-            {"stages", stages_json(o, model)}};
+            {"stages", stages_json(o, model)},
+            {"data", look_at_data(o, model.vocab_size)}};
   if (o.emulated_ms) head["emulated_step_ms"] = predicted_step(o, *o.emulated_ms);
   RankSizes sizes(o, model);
   json ? print_json(head, placement, sizes) : print_text(head, placement, sizes);

@@ -36,10 +36,12 @@ Schedule sample_of(const TrainingOptions& o) {
 // short.
 Schedule small_schedule_of(const TrainingOptions& o) {
   ScheduleSpec spec = schedule_spec_of(o);
-  const int all = spec.num_micro_batches;
-  spec.num_micro_batches = std::min(all, 2 * std::max(spec.pp, spec.group_size));
   const ScheduleRow* row = find_schedule(o.schedule);
-  if (row != nullptr && !problem_of(*row, spec).empty()) spec.num_micro_batches = all;
+  const int all = spec.num_micro_batches;
+  for (const int few : {1, 2 * std::max(spec.pp, spec.group_size), all}) {
+    spec.num_micro_batches = std::min(all, few);
+    if (row == nullptr || problem_of(*row, spec).empty()) break;
+  }
   return make_schedule(o.schedule, spec);
 }
 

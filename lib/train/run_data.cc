@@ -1,6 +1,8 @@
 #include "train/run_data.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -196,6 +198,30 @@ void open_megatron_mock(const TrainingOptions& o, std::int64_t vocab_size, const
 
 }  // namespace
 
+std::optional<RunData::Members> RunData::members() const {
+  if (sets && sets->train && sets->train->samples.num_members() > 1) {
+    const data::BlendedDataset* blend = &sets->train->samples;
+    return Members{blend->num_members(), [blend](std::int64_t k) { return blend->place(k % blend->size()).first; }};
+  }
+  if (!chat_sets.empty() && chat_sets[0].set->num_members() > 1) {
+    const data::SftDataset* set = chat_sets[0].set.get();
+    return Members{set->num_members(), [set](std::int64_t k) { return set->place(k).first; }};
+  }
+  return std::nullopt;
+}
+
+std::vector<data::SetPlan> RunData::plans() const {
+  if (sets) return sets->plans();
+  std::vector<data::SetPlan> plans;
+  for (const ChatSet& s : chat_sets) plans.push_back({s.name, s.samples, &s.set->plan(), true});
+  return plans;
+}
+
+RunData::Cut RunData::take_cut() const {
+  if (!cut) return {};
+  return {(*cut)[0].exchange(0), (*cut)[1].exchange(0)};
+}
+
 RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   if (o.data.sft) return open_sft_data(o, vocab_size);
   require_same_tokenizer(o.data);
@@ -221,6 +247,62 @@ RunData open_data(const TrainingOptions& o, std::int64_t vocab_size) {
   for (const auto& notice : cache.report().notices) run.notices.push_back(notice);
   run.cache_text = cache.report().text();
   return run;
+}
+
+namespace {
+
+// Files of a run's sets that are missing, of how many.
+std::pair<std::vector<std::string>, std::size_t> missing_files(const DataOptions& o) {
+  std::vector<std::string> files, missing;
+  for (const auto* words : {&o.data_path, &o.train_path, &o.valid_path, &o.test_path})
+    if (!words->empty())
+      for (const auto& name : data::parse_data_path(*words).prefixes)
+        files.push_back(o.sft ? name : data::idx_path(data::token_file_prefix(name)).string());
+  std::copy_if(files.begin(), files.end(), std::back_inserter(missing),
+               [](const std::string& file) { return !std::filesystem::exists(file); });
+  return {missing, files.size()};
+}
+
+Json look_at_chats(const TrainingOptions& o, std::int64_t vocab_size) {
+  const RunData run = open_sft_data(o, vocab_size);
+  Json files = Json::array();
+  for (const auto& chat : run.chats)
+    files.push_back({{"prefix", chat->path()}, {"lines", chat->num_lines()}, {"conversations", chat->num_conversations()},
+                     {"without_answer", chat->num_without_answer()}});
+  return files;
+}
+
+}  // namespace
+
+Json look_at_data(const TrainingOptions& o, std::int64_t vocab_size) {
+  const auto said = [](bool checked, const std::string& words, Json sets = Json::array()) {
+    return Json{{"checked", checked}, {"words", words}, {"sets", std::move(sets)}};
+  };
+  if (o.data.mock_data) return said(true, "mock: made up, nothing is read");
+  const auto [missing, all] = missing_files(o.data);
+  if (all == 0) return said(false, "no token file is named");
+  if (missing.size() == all)
+    return said(false, fmt::format("not looked at: none of {} file{} is on this machine, such as {}", all, all == 1 ? "" : "s",
+                                   missing.front()));
+  if (!missing.empty()) throw Error(Code::io, fmt::format("no such file, as {} of {}", missing.size(), all), missing.front());
+  if (o.data.sft) return said(true, "chat files are read and sound", look_at_chats(o, vocab_size));
+  require_same_tokenizer(o.data);
+  require_vocabulary(o.data, vocab_size);
+  fingerprint_of(o.data);
+  mask_options(o.data);
+  RunData fim;
+  open_fim(o, fim);
+  const data::ExpectedSets expected = data::expect_run_sets(sets_request(o));
+  Json sets = Json::array();
+  for (const auto& set : expected.sets)
+    for (const data::ExpectedMember& m : set.members)
+      sets.push_back({{"set", set.name}, {"prefix", m.prefix}, {"type", m.type}, {"documents", m.documents}, {"tokens", m.tokens},
+                      {"samples_made", m.made}, {"samples", m.samples},
+                      {"epochs", static_cast<double>(m.samples) * static_cast<double>(o.batch.seq_length) /
+                                     static_cast<double>(std::max<std::int64_t>(m.tokens, 1))}});
+  std::string words = "token files are there, fit the vocabulary they name, and are long enough";
+  for (const auto& notice : expected.notices) words += "; " + notice;
+  return said(true, words, std::move(sets));
 }
 
 }  // namespace mt

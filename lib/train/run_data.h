@@ -4,11 +4,15 @@
 //   full pass  every sample of a set once; the last batch is filled with samples that count nothing
 // Code: train/run_data.cc. Tests: tests/train/validation_test.cc, tests/cli/mt-train.sh.
 
+#include <array>
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "data/fim.h"
 #include "data/mock_dataset.h"
 #include "data/run_sets.h"
@@ -31,7 +35,12 @@ struct RunData {
   std::vector<std::unique_ptr<data::MockDataset>> mocks;
   std::unique_ptr<data::PromptFormat> prompt_format;
   std::vector<std::unique_ptr<data::SftFile>> chats;
-  std::vector<std::unique_ptr<data::SftDataset>> chat_sets;
+  struct ChatSet {
+    std::string name;
+    std::int64_t samples = 0;
+    std::unique_ptr<data::SftDataset> set;
+  };
+  std::vector<ChatSet> chat_sets;  // the training set first
   std::unique_ptr<BatchSource> train;
   std::vector<Set> valid;   // may be empty
   std::optional<Set> test;  // scored once, at the end
@@ -39,10 +48,20 @@ struct RunData {
   std::string tokenizer_fingerprint;
   std::string cache_text;  // what came of the index cache; may be empty
 
-  // The training set where it has several members, else null.
-  const data::BlendedDataset* blend() const {
-    return sets && sets->train && sets->train->samples.num_members() > 1 ? &sets->train->samples : nullptr;
-  }
+  // Members of the training set, where it has several: how many, and whose a sample of the run is. Valid with this.
+  struct Members {
+    std::size_t count = 0;
+    std::function<std::size_t(std::int64_t ordinal)> of;
+  };
+  std::optional<Members> members() const;
+  // What each set is drawn of, for data::plan_json and plan_lines; of made-up samples nothing.
+  std::vector<data::SetPlan> plans() const;
+  // Answers that were cut off at seq_length in samples of the training set, since the last call.
+  struct Cut {
+    std::int64_t samples = 0, tokens = 0;
+  };
+  std::shared_ptr<std::array<std::atomic<std::int64_t>, 2>> cut;  // with --sft
+  Cut take_cut() const;
 };
 
 // The true vocabulary size: --vocab-size, else the tokenizer's, else the token files' sidecar.
@@ -53,5 +72,13 @@ std::int64_t vocab_size_of(const DataOptions& options);
 //          one given or a larger vocabulary than the run has. Fetching: Error{data} for an id that the
 //          vocabulary does not have
 RunData open_data(const TrainingOptions& options, std::int64_t vocab_size);
+
+// What a dry run says of the data, with nothing built.
+//   gives  {"checked": bool, "words": why not, or what was looked at, "sets": [{"set", "prefix", "type", "documents",
+//          "tokens", "samples_made", "samples", "epochs"}]}; files of which not one is on this machine are left aside:
+//          those of a cluster are elsewhere
+//   fails  as open_data, for all that can be known without an order of samples; a file is missing where others are there
+//   cost   reads each .idx once or twice; with --sft a pass over the text
+Json look_at_data(const TrainingOptions& options, std::int64_t vocab_size);
 
 }  // namespace mt

@@ -180,6 +180,7 @@ void RunReporter::step(const StepReport& r) {
   if (r.loss_scale != 1) e["loss_scale"] = r.loss_scale;
   if (r.skipped) e["skipped"] = true;
   if (r.spike) e["spike"] = true;
+  if (r.cut_samples > 0) e.update({{"cut_samples", r.cut_samples}, {"cut_answer_tokens", r.cut_answer_tokens}});
   for (const SourceLoss& source : r.sources)
     e["sources"].push_back({{"member", source.member}, {"samples", source.samples}, {"tokens", source.tokens},
                             {"loss", source.loss}});
@@ -198,6 +199,9 @@ void RunReporter::step(const StepReport& r) {
                                                 : log_line(r, options_.train_iters, step_s, loss);
   print(line);
   if (!r.sources.empty()) print(source_line(r.sources, source_names_));
+  if (r.cut_samples > 0)
+    print(fmt::format(" answers cut off at the sequence length | samples: {} | answer tokens left out: {} |", r.cut_samples,
+                      r.cut_answer_tokens));
   interval_s_ = interval_loss_ = 0;
   interval_steps_ = interval_losses_ = 0;
 }

@@ -41,6 +41,7 @@ struct StepReport {
   std::int64_t skipped_samples = 0;              // read over by --iterations-to-skip, so far
   std::int64_t skipped_so_far = 0;
   std::vector<SourceLoss> sources;  // of a blend, at steps that get a line
+  std::int64_t cut_samples = 0, cut_answer_tokens = 0;  // of answers beyond the sequence length, since the last line
 };
 
 // The line, without newline, as Megatron formats it (its readers' regular expressions match), then " mfu: ".

@@ -16,29 +16,35 @@ class SftSets {
       : o_(o), vocab_size_(vocab_size), run_(run) {}
 
   // Split `index` of a path, or nothing where it has no share.
-  const data::SftDataset* set(const data::DataPath& path, const std::string& split, std::size_t index,
+  const data::SftDataset* set(const std::string& name, const data::DataPath& path, const std::string& split, std::size_t index,
                               std::int64_t samples) {
     const auto shares = data::parse_split(split);
     if (shares[index] == 0) return nullptr;
     data::SftDataset::Request request;
-    for (const std::string& name : path.prefixes) {
-      request.files.push_back(&file(name));
+    for (const std::string& chats : path.prefixes) {
+      request.files.push_back(&file(chats));
       request.ranges.push_back(data::split_ranges(shares, request.files.back()->num_lines())[index]);
     }
     request.weights = path.weights;
     request.num_samples = samples;
     request.seq_length = o_.batch.seq_length;
     request.pack_lines = o_.data.sft_options.pack_lines;
-    run_.chat_sets.push_back(std::make_unique<data::SftDataset>(request, *run_.prompt_format));
-    return run_.chat_sets.back().get();
+    run_.chat_sets.push_back({name, samples, std::make_unique<data::SftDataset>(request, *run_.prompt_format)});
+    return run_.chat_sets.back().set.get();
   }
 
   // Batches of a set; with `samples` > 0 those beyond it count nothing.
-  std::unique_ptr<BatchSource> batches(const data::SftDataset& set, std::int64_t samples) const {
+  //   count_cut  where answers that do not fit are counted; may be null
+  std::unique_ptr<BatchSource> batches(const data::SftDataset& set, std::int64_t samples,
+                                       decltype(RunData::cut) count_cut = nullptr) const {
     return std::make_unique<BatchSource>(
-        [&set, samples, vocab = vocab_size_](std::int64_t k, data::TrainingSample& out) {
+        [&set, samples, vocab = vocab_size_, cut = std::move(count_cut)](std::int64_t k, data::TrainingSample& out) {
           const bool beyond = samples > 0 && k >= samples;
           set.make(beyond ? 0 : k, out);
+          if (cut && out.dropped_answers > 0) {
+            (*cut)[0] += 1;
+            (*cut)[1] += out.dropped_answers;
+          }
           if (beyond) std::fill(out.loss_mask.begin(), out.loss_mask.end(), 0.0f);
           for (const auto& ids : {std::span<const std::int32_t>(out.ids), std::span<const std::int32_t>(out.labels)})
             for (const std::int32_t id : ids)
@@ -52,7 +58,7 @@ class SftSets {
   std::unique_ptr<RunData::Set> scored(const data::DataPath& path, const std::string& split, std::size_t index,
                                        std::int64_t samples, const std::string& name, bool full) {
     if (samples == 0) return nullptr;
-    const data::SftDataset* d = set(path, split, index, samples);
+    const data::SftDataset* d = set(name, path, split, index, samples);
     if (d == nullptr) return nullptr;
     // A pass over several files is every file once, which no weights describe.
     const std::int64_t pass = full ? d->pass() : 0;
@@ -105,9 +111,10 @@ RunData open_sft_data(const TrainingOptions& o, std::int64_t vocab_size) {
   const bool split = o.data.train_path.empty();
   const auto path = data::parse_data_path(split ? o.data.data_path : o.data.train_path);
   const std::string shares = split ? o.data.split : "1";
-  const data::SftDataset* d = sets.set(path, shares, 0, train);
+  const data::SftDataset* d = sets.set("training", path, shares, 0, train);
   if (d == nullptr) throw Error(Code::config, "the training set has no share", "--split", "969,30,1");
-  run.train = sets.batches(*d, 0);
+  run.cut = std::make_shared<std::array<std::atomic<std::int64_t>, 2>>();
+  run.train = sets.batches(*d, 0, run.cut);
   const auto add_valid = [&](const data::DataPath& from, std::size_t index, const std::string& name) {
     const std::int64_t samples = o.full_validation && o.eval_interval > 0 ? std::max<std::int64_t>(valid, 1) : valid;
     if (auto set = sets.scored(from, split ? shares : "1", index, samples, name, o.full_validation))
@@ -121,10 +128,10 @@ RunData open_sft_data(const TrainingOptions& o, std::int64_t vocab_size) {
   if (!o.data.valid_path.empty()) {
     const auto from = data::parse_data_path(o.data.valid_path);
     if (!o.multiple_validation_sets) add_valid(from, 0, "validation");
-    else
-      for (std::size_t i = 0; i < from.prefixes.size(); ++i)
-        add_valid({{from.prefixes[i]}, {}}, 0,
-                  o.validation_set_names.empty() ? from.prefixes[i] : o.validation_set_names[i]);
+    else {
+      const auto names = data::names_of_sets(from, o.validation_set_names);
+      for (std::size_t i = 0; i < from.prefixes.size(); ++i) add_valid({{from.prefixes[i]}, {}}, 0, names[i]);
+    }
   }
   if (!o.data.test_path.empty())
     if (auto set = sets.scored(data::parse_data_path(o.data.test_path), "1", 0, test, "test", false))

@@ -4,8 +4,8 @@
 
 namespace mt {
 
-SourceLosses::SourceLosses(const data::BlendedDataset& blend, std::int64_t seq_length)
-    : blend_(&blend), seq_length_(seq_length), sums_(blend.num_members()) {}
+SourceLosses::SourceLosses(std::size_t members, std::function<std::size_t(std::int64_t)> member_of, std::int64_t seq_length)
+    : member_of_(std::move(member_of)), seq_length_(seq_length), sums_(members) {}
 
 void SourceLosses::add(const std::vector<HostBatch>& batches, const std::vector<std::vector<float>>& losses) {
   const auto l = static_cast<std::size_t>(seq_length_);
@@ -18,7 +18,7 @@ void SourceLosses::add(const std::vector<HostBatch>& batches, const std::vector<
           loss += static_cast<double>(b.mask[t]) * static_cast<double>(losses[m][t]);
           tokens += static_cast<double>(b.mask[t]);
         }
-      Sum& sum = sums_[blend_->place(b.ordinals[first] % blend_->size()).first];
+      Sum& sum = sums_[member_of_(b.ordinals[first])];
       sum.loss += loss;
       sum.tokens += tokens;
       sum.samples += 1;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/json.h"
@@ -13,6 +14,22 @@ namespace mt {
 namespace {
 
 constexpr auto kFollowEvery = std::chrono::seconds(1);
+
+// A trace that stands there is moved to the first name "trace.1.json", "trace.2.json", … that is free.
+void keep_earlier(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0 || error) return;
+  const fs::path was = path;
+  for (int n = 1;; ++n) {
+    const fs::path to = was.parent_path() / fmt::format("{}.{}{}", was.stem().string(), n, was.extension().string());
+    if (fs::exists(fs::symlink_status(to, error))) continue;
+    fs::rename(was, to, error);
+    if (error) log::warn("{} is an earlier run's trace and is overwritten: {}", path, error.message());
+    else log::info("{} was an earlier run's trace and is now {}", path, to.string());
+    return;
+  }
+}
 
 }  // namespace
 
@@ -27,6 +44,7 @@ TraceFile::TraceFile(const std::string& path, const std::string& process, const 
                      Communicator& world)
     : path_(path), world_(world) {
   if (world.rank() != 0) return;
+  keep_earlier(path);
   file_.reset(std::fopen(path.c_str(), "wb"));
   if (!file_) {
     log::warn("the trace cannot be written to {}: {}", path, std::strerror(errno));

@@ -21,7 +21,7 @@ bool may_hold_trace(const std::string& path);
 
 class TraceFile {
  public:
-  // Opens the file on rank 0 and writes its head; what stood there is gone.
+  // Opens the file on rank 0 and writes its head; an earlier run's trace there gets a name of its own, which is said.
   //   process    what viewers call the run       row_names  by rank       world  outlives it
   // A file that cannot be written is a warning, here and later, once: a trace is no reason to end a run.
   TraceFile(const std::string& path, const std::string& process, const std::vector<std::string>& row_names,

@@ -158,7 +158,8 @@ void train_step(TrainingRun& run) {
   const double count = global_sum(run, unmasked(batches));
   if (count <= 0)
     throw Error(Code::data, fmt::format("no token of the batch at iteration {} has a loss", at.iteration), "",
-                "look at --eod-mask-loss and the data");
+                o.data.sft ? "conversations without an answer, or answers beyond --seq-length"
+                           : "look at --eod-mask-loss and the data");
   run.store->zero_grads(run.stream);
   run.phase("forward-backward");
   TimedSpan walking(run.timeline, Timeline::Kind::phase, "forward-backward");
@@ -178,6 +179,11 @@ void train_step(TrainingRun& run) {
   // As the line's mean: steps without a finite loss have no part in it.
   if (run.source_losses && std::isfinite(report.loss)) run.source_losses->add(batches, losses);
   if (run.source_losses && log_is_due(o, at.iteration)) report.sources = run.source_losses->take(run);
+  if (run.data.cut && log_is_due(o, at.iteration)) {
+    const RunData::Cut mine = run.data.take_cut();
+    report.cut_samples = static_cast<std::int64_t>(global_sum(run, static_cast<double>(mine.samples)));
+    report.cut_answer_tokens = static_cast<std::int64_t>(global_sum(run, static_cast<double>(mine.tokens)));
+  }
   run.phase("optimizer");
   TimedSpan updating(run.timeline, Timeline::Kind::phase, "optimizer");
   report.learning_rate = run.lr.learning_rate(at.schedule_samples);

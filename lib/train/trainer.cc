@@ -42,11 +42,9 @@ void announce(TrainingRun& run) {
                           {"predicted_step_ms", step_ms}};
     log::warn("emulated compute: acts are waits and nothing is trained; the clock predicts {:.2f} ms a step", step_ms);
   }
-  Json data = Json::object();
-  if (const auto& sets = run.data.sets) {
-    data = sets->plan();
-    for (const auto& line : sets->plan_lines()) log::info("{}", line);
-  }
+  const auto plans = run.data.plans();
+  const Json data = data::plan_json(plans);
+  for (const auto& line : data::plan_lines(plans)) log::info("{}", line);
   if (!run.data.cache_text.empty()) log::info("{}", run.data.cache_text);
   run.report->start(layout, data);
   if (p.pp == 1) return;

@@ -61,8 +61,11 @@ void require_place(const std::string& file, const std::filesystem::path& record)
 std::optional<std::int64_t> first_save(const TrainingOptions& o, const Reader* reader) {
   if (!reader || o.finetune) return o.train_iters > 0 ? 1 : 0;
   std::error_code ec;
-  const auto from = std::filesystem::weakly_canonical(reader->dir(), ec).parent_path();
-  if (from == std::filesystem::weakly_canonical(o.save, ec)) return std::nullopt;
+  const auto save = std::filesystem::weakly_canonical(o.save, ec);
+  // An iteration in --save may be a link to one that was moved elsewhere.
+  const auto named = std::filesystem::absolute(reader->dir(), ec).lexically_normal().parent_path();
+  if (std::filesystem::weakly_canonical(reader->dir(), ec).parent_path() == save) return std::nullopt;
+  if (std::filesystem::weakly_canonical(named, ec) == save) return std::nullopt;
   return reader->manifest().meta.iteration + 1;
 }
 
@@ -100,7 +103,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
   if (speaks())
     for (const auto& notice : data.notices) log::warn("{}", notice);
-  if (const auto* blend = data.blend(); blend && !o.emulated_ms) source_losses.emplace(*blend, o.batch.seq_length);
+  if (const auto members = data.members(); members && !o.emulated_ms)
+    source_losses.emplace(members->count, members->of, o.batch.seq_length);
   groups = make_groups(world, placement, kv_heads_of(model));
   stream.set_poll([this] { world.progress(); });
   // Before the run's own buffers, so that its matrices are not beside them.

@@ -106,7 +106,7 @@ for signal in TERM HUP; do
 done
 # What cannot be read again is not gone on with; a pipe that gives nothing does not hold the run up.
 mkdir p
-expect 130 "stopped by SIGINT after" sh -c '{ head -1000 long.jsonl; sleep 20; } | timeout --preserve-status -s INT 1 \
+expect 130 "stopped by SIGINT after" sh -c '{ head -1000 long.jsonl; sleep 20; } | timeout --preserve-status -s INT 4 \
   mt-preprocess encode --tokenizer-type ByteTokenizer --registry none --input - --output-prefix p/a'
 grep -q "nothing is kept" err.txt || fail "$(cat err.txt)"
 [ -z "$(ls -A p)" ] || fail "a stopped run over a pipe left $(ls -A p)"

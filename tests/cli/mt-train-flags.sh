@@ -48,6 +48,17 @@ expect 0 "--fp8-hybrid is read as --fp8-format hybrid" sh -c "mt-train --dry-run
 expect 0 "--layernorm-epsilon is read as --norm-epsilon 1e-6" mt-train --dry-run "${tiny[@]}" --layernorm-epsilon=1e-6
 expect 2 "a value is missing" mt-train "${tiny[@]}" --warmup
 
+# A switch of a script is taken back behind it.
+echo "--swiglu --bf16 --disable-bias-linear --use-flash-attn" > switches.sh
+expect 0 "" mt-train --dry-run "${tiny[@]}" --args-file switches.sh --json
+with="$(grep -o '"parameters":[0-9]*' out.txt | head -1)"
+expect 0 "" mt-train --dry-run "${tiny[@]}" --args-file switches.sh --swiglu=false --bf16=false --disable-bias-linear=false --use-flash-attn=false --json
+grep -q "flash-attn" err.txt && fail "a flag taken back is told of: $(cat err.txt)"
+without="$(grep -o '"parameters":[0-9]*' out.txt | head -1)"
+expect 0 "" mt-train --dry-run "${tiny[@]}" --json
+[ "$without" = "$(grep -o '"parameters":[0-9]*' out.txt | head -1)" ] && [ "$with" != "$without" ] || fail "$with, then $without"
+expect 2 "takes no value: --use-flash-attn-v2" mt-train --dry-run "${tiny[@]}" --use-flash-attn-v2=false
+
 # A script as it is.
 cat > run.sh << 'SCRIPT'
 #!/bin/bash

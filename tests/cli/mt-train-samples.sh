@@ -35,6 +35,15 @@ losses "${chat[@]}" chatml > chatml.txt
 cmp -s chat.txt chatml.txt && fail "the format changes nothing"
 losses "${chat[@]}" identity --sft-pack-lines > packed.txt
 cmp -s chat.txt packed.txt && fail "packing changes nothing"
+# Answers beyond the sequence are counted; a blend of chat files has a plan and a loss by file.
+expect 0 "" mt-train --local-ranks 2 "${chat[@]}" identity --seq-length 2 --max-position-embeddings 2 --micro-batch-size 1
+grep -q "answers cut off at the sequence length | samples: " out.txt || fail "$(cat out.txt)"
+expect 4 "conversations without an answer, or answers beyond --seq-length" mt-train --local-ranks 1 "${chat[@]}" identity --seq-length 1 --max-position-embeddings 1
+cp chat.jsonl chat2.jsonl
+expect 0 "training set: " mt-train --local-ranks 2 "${chat[@]}" identity --data-path 0.5 chat.jsonl 0.5 chat2.jsonl
+grep -q "0 chat.jsonl: 50 % of the samples, " err.txt && grep -q "loss by source | chat.jsonl: .* chat2.jsonl: " out.txt || fail "$(cat out.txt err.txt)"
+expect 0 "" mt-train --dry-run "${chat[@]}" identity
+grep -q $'^data\tchat.jsonl\tlines=8\tconversations=8\twithout_answer=0' out.txt || fail "$(grep ^data out.txt)"
 expect 0 "the tokenizer has no token '<SPECIAL_10>'" mt-train --local-ranks 1 "${chat[@]}" nemotron-h-aligned
 expect 3 "chatml" mt-train --local-ranks 1 "${chat[@]}" default
 expect 3 "parted already" mt-train --local-ranks 1 "${chat[@]}" identity --reset-attention-mask

@@ -100,6 +100,12 @@ head -1 trace.json | grep -qx '\[' && tail -1 trace.json | grep -qx '\]' || fail
 grep -q '^    forward-backward \.*: ([0-9.]*, [0-9.]*)$' out.txt || fail "$(cat out.txt)"
 grep -q '^straggler: compute (ms) min' out.txt || fail "$(cat out.txt)"
 [ "$(ls tb | grep -c '^events.out.tfevents.')" = 1 ] || fail "$(ls tb)"
+expect 0 "trace.json was an earlier run's trace and is now trace.1.json" mt-train "${tiny[@]}" --trace trace.json --metrics-file timed3.jsonl
+grep -q "rank 1" trace.1.json && ! grep -q "rank 1" trace.json || fail "the earlier trace is not what it was"
+for flag in metrics-file trace registry; do
+  expect 3 "$flag -: it is written to a file and read again" mt-train "${tiny[@]}" "--$flag" -
+done
+[ ! -e ./- ] || fail "a file named -"
 echo "# Notes" > notes.txt
 expect 3 "what is there is no trace" mt-train "${tiny[@]}" --trace notes.txt --metrics-file timed2.jsonl
 [ "$(cat notes.txt)" = "# Notes" ] || fail "notes.txt was overwritten"
@@ -171,6 +177,11 @@ ln -s manifest.json unreadable/iter_0000002/manifest.json
 expect 5 "unreadable/iter_0000002/manifest.json" mt-train "${tiny[@]}" --load unreadable --save unreadable --load-if-present
 [ "$(cat unreadable/latest_checkpointed_iteration.txt)" = 2 ] || fail "the tracker moved"
 expect 3 "is an iteration, not a --save directory" mt-train "${tiny[@]}" --save run/iter_0000002
+# One that was moved elsewhere and linked: its --save directory is where the link is.
+mkdir linked elsewhere
+cp -r run/iter_0000002 elsewhere/moved && cp run/latest_checkpointed_iteration.txt linked/ && ln -s "$PWD/elsewhere/moved" linked/iter_0000002
+expect 3 "(give $PWD/linked)" mt-train "${tiny[@]}" --save linked/iter_0000002
+expect 0 "loaded iteration 2" mt-train "${tiny[@]}" --load linked --save linked --train-iters 3 --override-opt-param-scheduler --metrics-file linked.jsonl
 
 # A second fresh run on the same directory, and a record that is none.
 expect 3 "--load run continues it; else name another --save" mt-train "${tiny[@]}" --save run
@@ -192,6 +203,18 @@ echo '{"text": "zebra, zebra, zebra, zebra, zebra, zebra, zebra"}' > z.jsonl
 mt-preprocess --input z.jsonl --output-prefix z --tokenizer-type ByteTokenizer --registry none --quiet
 expect 3 "was encoded with a vocabulary of 257 (ByteTokenizer), the run has 64" mt-train \
   "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 --vocab-size 64
+# A dry run looks at the data: what is there, what it holds, and that it fits.
+z=("${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1)
+expect 0 "" mt-train --dry-run "${z[@]}" --vocab-size 257
+says $'data\tchecked\ttoken files are there, fit the vocabulary they name, and are long enough'
+grep -q $'^data\ttraining\tz_text_document\tuint16\tdocuments=1\ttokens=47\t' out.txt || fail "$(grep ^data out.txt)"
+expect 3 "was encoded with a vocabulary of 257" mt-train --dry-run "${z[@]}" --vocab-size 64
+expect 4 "samples wanted: over 2^32" timeout 20 mt-train --dry-run "${z[@]}" --vocab-size 257 --train-iters 4611686018427
+expect 5 "absent.idx" mt-train --dry-run "${z[@]}" --data-path z_text_document absent --vocab-size 257
+expect 0 "" mt-train --dry-run "${tiny[@]/--mock-data/--data-path=absent}" --vocab-size 257 --json
+grep -q '"data":{"checked":false,"words":"not looked at: none of 1 file is on this machine, such as absent.idx"' out.txt || fail "$(cat out.txt)"
+expect 0 "" mt-train --dry-run "${tiny[@]}"
+says $'data\tchecked\tmock: made up, nothing is read'
 mv z_text_document.json z.json  # nothing says it now but the ids
 expect 4 "the vocabulary has 64" mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 --vocab-size 64
 expect 4 "samples wanted: over 2^32" timeout 20 mt-train "${tiny[@]/--mock-data/--data-path=z_text_document}" --split 1 \
