@@ -228,6 +228,8 @@ Run build_encode(OptionTable& table, const cli::Shared& shared) {
     if (done.stopped_by != 0) return report_stop(done);
     if (done.already_complete) {
       if (job.stats) log::warn("--stats: they are of a run as it encodes; --force encodes anew");
+      if (std::error_code none; !job.rejects.empty() && !std::filesystem::exists(job.rejects, none))
+        log::warn("--rejects: {} is not there, and only a run that encodes writes it; --force encodes anew", job.rejects);
       const Json result = report_complete(done);
       if (shared.json) cli::object(result);
       return 0;

@@ -266,7 +266,7 @@ std::vector<IterationInfo> list_iterations(const fs::path& root) { return scan(r
 
 bool holds_no_checkpoint(const fs::path& root) {
   if (!is_present(root)) return true;
-  if (!is_folder(root) || is_there(root / kManifestName) || read_tracker(root)) return false;
+  if (!is_folder(root) || detect_format(root) != CheckpointFormat::unknown || read_tracker(root)) return false;
   const auto all = list_iterations(root);
   return std::all_of(all.begin(), all.end(), [](const auto& i) { return i.temporary; });
 }

@@ -55,7 +55,7 @@ struct IterationInfo {
 };
 std::vector<IterationInfo> list_iterations(const std::filesystem::path& root);
 
-// Nothing was ever saved there: no directory, or one without a tracker and without any iteration; what a save left that
+// Nothing was ever saved there: no directory, or one without a tracker, any iteration or another program's checkpoint; what a save left that
 // was killed before its first commit does not count. For a run that is started again and again by one script.
 //   fails  Error{io}, Error{corrupt} as read_tracker
 bool holds_no_checkpoint(const std::filesystem::path& root);

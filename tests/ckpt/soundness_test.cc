@@ -141,6 +141,10 @@ TEST_F(SoundnessTest, ADataFileThatCannotBeReadIsToldOnceAndIsNoDamage) {
 
 TEST_F(SoundnessTest, NothingWasSavedWhereOnlyAKilledSaveLeftSomething) {
   test::TemporaryDirectory fresh;
+  fs::create_directories(fresh / "other");
+  for (const char* name : {"config.json", "model.safetensors"}) std::ofstream(fresh / "other" / name) << "{}";
+  EXPECT_FALSE(holds_no_checkpoint(fresh / "other")) << "a model of another program";
+  fs::remove_all(fresh / "other");
   EXPECT_TRUE(holds_no_checkpoint(fresh / "none"));
   EXPECT_TRUE(holds_no_checkpoint(fresh.path()));
   begin_save(fresh.path(), 5);

@@ -160,6 +160,11 @@ expect 0 "" mt-train "${tiny[@]}" --save again
 expect 3 "on a first start --load-if-present" mt-train "${tiny[@]}" --load "$(mkdir -p left/.iter_0000001.tmp && echo left)"
 expect 0 "starting fresh" mt-train "${tiny[@]}" --load empty --load-if-present --save run
 grep -q "iteration *2/ *2" out.txt || fail "$(cat out.txt)"
+# A model of another program is no empty place: a run would begin from random weights without a word.
+mkdir other && touch other/config.json other/model.safetensors
+expect 3 "mt-ckpt convert --load other" mt-train "${tiny[@]}" --load other --load-if-present --save never
+expect 3 "mt-ckpt convert --load other" mt-train "${tiny[@]}" --load other --save never
+[ ! -e never ] || fail "a refused run made its directory"
 expect 3 "5" mt-train "${tiny[@]}" --load run --ckpt-step 5
 for content in "" abc -1 7; do
   cp -r run damaged
