@@ -52,6 +52,8 @@ void tell(const HfConverted& done, const char* format, bool json) {
 void tell(const Converted& done, const char* format, bool json) { tell(HfConverted{done.path, done.tensors, done.bytes, done.notices}, format, json); }
 
 int to_hf(const Arguments& a, bool json) {
+  if (std::error_code ec; fs::exists(a.save, ec) && (detect_format(a.save) == CheckpointFormat::native || !list_iterations(a.save).empty()))
+    throw Error(Code::config, "holds checkpoints of ours, and would be two things at once", a.save, "name another --save");
   const Reader reader(resolve_and_tell(a.load, a.iteration).dir);
   HfExport what;
   what.output.dir = a.save;

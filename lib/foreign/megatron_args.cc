@@ -171,6 +171,8 @@ MegatronModel model_of_megatron(const Json& args, std::optional<std::int64_t> vo
   MegatronModel m;
   m.padded_vocab = a.count("padded_vocab_size", 0);
   std::int64_t vocab = m.padded_vocab;
+  if (vocab_size && a.has("vocab_size") && a.count("vocab_size", 0) != *vocab_size)
+    a.fail(fmt::format("its args say a vocabulary of {}, --vocab-size {}, which is for args that do not say it", a.count("vocab_size", 0), *vocab_size));
   if (vocab_size) vocab = *vocab_size;
   else if (a.has("vocab_size")) vocab = a.count("vocab_size", 0);
   else m.notices.push_back(fmt::format("its args do not say the vocabulary without padding: all {} rows are taken; --vocab-size says how many are true", vocab));

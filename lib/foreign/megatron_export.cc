@@ -36,7 +36,10 @@ class Source {
   // The dtype of a tensor, of all its parts.
   DType dtype_of_tensor(const MappedTensor& t) const {
     const auto of = [&](const std::string& name) { return reader_.manifest().find(name, "weight")->dtype; };
-    if (t.parts.empty()) return of(t.name);  // rows of a table that are all padding
+    if (t.parts.empty()) {  // rows of a table that are all padding; a tied head's table is the embedding
+      const bool own = reader_.manifest().find(t.name, "weight") != nullptr;
+      return of(own ? t.name : "embedding.word_embeddings.weight");
+    }
     const DType first = of(t.parts.front().ours);
     for (const auto& p : t.parts)
       if (of(p.ours) != first)

@@ -64,14 +64,23 @@ mt-ckpt convert --load experts-dist --save back-experts --to megatron --target-e
 mt-ckpt convert --load back-experts --save again-experts
 mt-ckpt diff experts-dist again-experts
 
+# A tied head on a last stage, where a tensor-parallel rank's rows are all padding.
+mt-ckpt random --save tied --num-layers 2 --vocab-size 100
+mt-ckpt convert --load tied --save tied-cut --to megatron --target-tensor-parallel-size 2 --target-pipeline-parallel-size 2
+mt-ckpt convert --load tied-cut --save tied-again
+mt-ckpt diff tied tied-again
+
 # What cannot be is said, and nothing is left.
 refused "no such directory" --load absent
 refused "two steps" --load "$golden/megatron/gqa/dist" --to hf
 refused "for --from megatron" --load "$golden/hf/llama" --vocab-size 5
-refused "in tables of 64 rows" --load "$golden/megatron/gqa/dist" --vocab-size 65
+refused "its args say a vocabulary of 37" --load "$golden/megatron/gqa/dist" --vocab-size 65
+refused "its args say a vocabulary of 37" --load "$golden/megatron/gqa/legacy" --vocab-size 3
 refused "for --to megatron" --load llama --to hf --target-tensor-parallel-size 2
 refused "cannot be cut" --load gqa-dist --to megatron --target-tensor-parallel-size 3
 if mt-ckpt convert --load gqa-dist --save llama --to megatron 2> said; then exit 1; fi
+grep -q "checkpoints of ours" said
+if mt-ckpt convert --load tied --save llama --to hf 2> said; then exit 1; fi
 grep -q "checkpoints of ours" said
 cp -r "$golden/megatron/gqa/legacy" broken
 rm -r broken/iter_0000005/mp_rank_01_001
