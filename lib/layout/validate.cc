@@ -67,8 +67,9 @@ void check_model(Checker& c, const ModelSpec& m, const ParallelSpec& p) {
   const double ranks = 1.0 * p.tp * p.cp * p.pp * p.dp;
   if (ranks > kMaxWorld)
     c.add(fmt::format("{} ranks are more than {}", ranks, kMaxWorld), fmt::format("world size {}", kMaxWorld));
-  for (const auto& row : m.decoder().rows) {  // rows are alike today: the first of each kind speaks for all
-    if (row.layer > 0) break;
+  std::set<RowKind> seen;  // rows of a kind are alike today: the first of each, in whatever layer, speaks for all
+  for (const auto& row : m.decoder().rows) {
+    if (!seen.insert(row.kind).second) continue;
     if (row.kind == RowKind::attention) {
       const auto& a = row.attention;
       if (!c.positive("num-attention-heads", a.heads) || !c.positive("num-query-groups", a.kv_heads)) return;

@@ -9,6 +9,7 @@
 #include "layout/models.h"
 #include "layout/param_spec.h"
 #include "layout/shards.h"
+#include "layout/validate.h"
 
 namespace mt {
 namespace {
@@ -89,6 +90,21 @@ TEST(Experts, AreKeptInTheManifestAndTellModelsApart) {
   // Parameters by hand: 4 experts of 3·24·32, a router, a shared network, in the first layer alone; the second is dense.
   EXPECT_EQ(num_parameters(model) - num_parameters(build_model(test::small_options({}), 61)),
             4 * 3 * 24 * 32 + 4 * 32 + 3 * 16 * 32 - 3 * 48 * 32);
+}
+
+// A dense layer between layers of experts has a width of its own, wherever it stands.
+TEST(Experts, TheWidthOfDenseLayersBetweenThemIsChecked) {
+  for (const char* layers : {"2", "([0]*1+[1]*1)"}) {
+    ModelOptions o = with_experts(layers);
+    o.ffn_hidden_size = 50;
+    ParallelSpec p;
+    p.tp = 4, p.etp = 4, p.sequence_parallel = true;
+    Limits limits;
+    limits.max_experts = 4, limits.max_etp = 4;
+    std::string all;
+    for (const auto& problem : validate(build_model(o, 61), p, {}, limits, 1)) all += problem.what + "\n";
+    EXPECT_NE(all.find("ffn-hidden-size 50 is not divisible by tensor-model-parallel-size 4"), std::string::npos) << all;
+  }
 }
 
 }  // namespace
