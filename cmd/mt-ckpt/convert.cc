@@ -43,13 +43,12 @@ void copy_tokenizer(const fs::path& from, const fs::path& to, bool force) {
   }
 }
 
-void tell(const HfConverted& done, const char* format, bool json) {
+void tell(const Converted& done, const char* format, bool json) {
   for (const auto& n : done.notices) log::warn("{}", n);
   if (json) return cli::object({{"path", done.path.string()}, {"format", format}, {"tensors", done.tensors}, {"bytes", done.bytes}});
   cli::row({"path", "format", "tensors", "bytes"});
   cli::row({done.path.string(), format, std::to_string(done.tensors), std::to_string(done.bytes)});
 }
-void tell(const Converted& done, const char* format, bool json) { tell(HfConverted{done.path, done.tensors, done.bytes, done.notices}, format, json); }
 
 int to_hf(const Arguments& a, bool json) {
   if (std::error_code ec; fs::exists(a.save, ec) && (detect_format(a.save) == CheckpointFormat::native || !list_iterations(a.save).empty()))
@@ -68,28 +67,12 @@ int to_hf(const Arguments& a, bool json) {
   return 0;
 }
 
-int from_hf(const Arguments& a, bool json) {
-  const HfImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
+template <Converted (*import)(const ModelImport&, const BytesDone&)>
+int from_model(const Arguments& a, bool json) {
+  const ModelImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
   const OneSave lock(a.save, what.iteration, a.force);
   LateProgress progress("converting");
-  const auto done = import_hf(what, std::ref(progress));
-  tell(done, "native", json);
-  return 0;
-}
-
-int from_meta(const Arguments& a, bool json) {
-  const MetaImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
-  const OneSave lock(a.save, what.iteration, a.force);
-  LateProgress progress("converting");
-  tell(import_meta(what, std::ref(progress)), "native", json);
-  return 0;
-}
-
-int from_gguf(const Arguments& a, bool json) {
-  const GgufImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
-  const OneSave lock(a.save, what.iteration, a.force);
-  LateProgress progress("converting");
-  tell(import_gguf(what, std::ref(progress)), "native", json);
+  tell(import(what, std::ref(progress)), "native", json);
   return 0;
 }
 
@@ -125,14 +108,22 @@ struct Format {
   int (*to_native)(const Arguments&, bool json);
   int (*from_native)(const Arguments&, bool json);
 };
-constexpr Format kFormats[] = {{"hf", "a model of Hugging Face", from_hf, to_hf},
-                               {"meta", "a model as Meta publishes its own", from_meta, nullptr},
-                               {"gguf", "a model in a GGUF file", from_gguf, nullptr},
+constexpr Format kFormats[] = {{"hf", "a model of Hugging Face", from_model<import_hf>, to_hf},
+                               {"meta", "a model as Meta publishes its own", from_model<import_meta>, nullptr},
+                               {"gguf", "a model in a GGUF file", from_model<import_gguf>, nullptr},
                                {"megatron", "a checkpoint of Megatron's, of format torch", from_megatron, to_megatron},
                                {"megatron-dist", "a checkpoint of Megatron's, of format torch_dist", from_megatron, to_megatron}};
 
 const Format& format_named(const std::string& name) {
   return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.name == name; });
+}
+
+// "native" and the formats that are asked for.
+std::vector<std::string> names_of(bool (*wanted)(const Format&)) {
+  std::vector<std::string> names{"native"};
+  for (const auto& f : kFormats)
+    if (wanted(f)) names.push_back(f.name);
+  return names;
 }
 
 // Where the format is not said, what lies there says it.
@@ -178,9 +169,9 @@ cli::Command convert_command() {
             table.add("load", a->load, "PATH", "what to read: a model of another program, or a checkpoint");
             table.add("save", a->save, "DIRECTORY", "where to write");
             table.add("from", a->from, "F", "native, hf, meta, gguf, megatron or megatron-dist; what lies in --load when not given")
-                .choices = {"native", "hf", "meta", "gguf", "megatron", "megatron-dist"};
+                .choices = names_of([](const Format&) { return true; });
             table.add("to", a->to, "F", "native, hf, megatron or megatron-dist; native, of ours hf, when not given")
-                .choices = {"native", "hf", "megatron", "megatron-dist"};
+                .choices = names_of([](const Format& f) { return f.from_native != nullptr; });
             table.add("ckpt-step", a->iteration, "N", "iteration to read instead of the tracker's, or to write a model as (0)");
             table.add("vocab-size", a->vocab_size, "N", "from megatron: tokens without padding, where its args do not say");
             table.add("target-tensor-parallel-size", a->tp, "N", "to megatron: tensor ranks it is for (1)");

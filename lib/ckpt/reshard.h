@@ -31,7 +31,7 @@ inline constexpr std::size_t kReshardChunks = 12;
 //   fails  Error{config} before anything is written when boxes do not fit or do not cover; as Reader::read and
 //          write_rank, and then the temporary directory is removed
 //   cost   every byte is copied and written once. Of a `source` that keeps kReshardChunks chunks every byte is read once for up
-//          to 64 new files (4 packed ones), which are written side by side; for more, once for each 64. 64 MiB beside
+//          to 64 new files (4 packed ones), which are written side by side; for more, once for each 64. 64 MiB and two threads a file beside
 //          the chunks
 std::filesystem::path reshard(const Reader& source, const std::filesystem::path& root,
                               const Resharding& to, const BytesDone& progress = {});

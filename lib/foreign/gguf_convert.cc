@@ -105,20 +105,15 @@ ModelSpec model_of(const GgufFile& file, const std::string& architecture) {
   return build_model(o, table->second.shape[0]);
 }
 
-std::string filled(std::string text, int layer) {
-  if (const auto at = text.find("{L}"); at != std::string::npos) text.replace(at, 3, std::to_string(layer));
-  return text;
-}
-
 std::vector<MappedTensor> map_of(const ModelSpec& model) {
   std::map<std::string, Dims> shapes;
   for (auto& t : logical_tensors(model)) shapes[t.name] = t.shape;
   std::vector<MappedTensor> map;
   for (const auto& n : kNames)
     for (int layer = 0; layer < model.num_layers(); ++layer) {
-      const auto ours = filled(n.ours, layer);
+      const auto ours = of_layer(n.ours, layer);
       const auto found = shapes.find(ours);
-      if (found != shapes.end()) map.push_back({filled(n.theirs, layer), found->second, {{ours, whole(found->second), whole(found->second)}}, {}});
+      if (found != shapes.end()) map.push_back({of_layer(n.theirs, layer), found->second, {{ours, whole(found->second), whole(found->second)}}, {}});
       if (ours == n.ours) break;  // of no layer
     }
   return map;
@@ -141,7 +136,7 @@ SourceTensors gguf_tensors(const fs::path& path) {
   return out;
 }
 
-Converted import_gguf(const GgufImport& what, const BytesDone& progress) {
+Converted import_gguf(const ModelImport& what, const BytesDone& progress) {
   const GgufFile file(what.from);
   const Json kind = file.values().value("general.architecture", Json());
   if (kind != Json("llama") && kind != Json("qwen2"))

@@ -11,13 +11,6 @@
 
 namespace mt {
 
-struct GgufImport {
-  std::filesystem::path from;  // a file
-  std::filesystem::path root;  // a --save directory
-  std::int64_t iteration = 0;
-  std::string version;         // of the program, for the manifest
-};
-
 // True for a file that begins as one of these does.
 bool is_gguf(const std::filesystem::path& path);
 
@@ -27,6 +20,6 @@ SourceTensors gguf_tensors(const std::filesystem::path& path);
 // F32, F16 and BF16 keep their bits, Q8_0 becomes f32, and a notice counts those.
 //   fails  Error{config}: another architecture, values that are missing or not represented, tensors of other types (named);
 //          as GgufFile and import_tensors; nothing is left then
-Converted import_gguf(const GgufImport& what, const BytesDone& progress = {});
+Converted import_gguf(const ModelImport& what, const BytesDone& progress = {});
 
 }  // namespace mt

@@ -4,37 +4,20 @@
 //
 // Code: foreign/hf_convert.cc. Tests: tests/foreign/hf_convert_test.cc.
 
-#include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "ckpt/reader.h"
-#include "ckpt/store.h"
 #include "foreign/hf_files.h"
+#include "foreign/source_tensors.h"
 
 namespace mt {
-
-struct HfImport {
-  std::filesystem::path from;  // with config.json
-  std::filesystem::path root;  // a --save directory
-  std::int64_t iteration = 0;
-  std::string version;         // of the program, for the manifest
-};
-
-struct HfConverted {
-  std::filesystem::path path;
-  std::size_t tensors = 0;  // theirs
-  std::uint64_t bytes = 0;
-  std::vector<std::string> notices;
-};
 
 // Weights keep their dtypes; the config and the spelling of names are kept in the manifest (specs.hf) for the way back.
 //   fails  Error{config}: a family or a key that is not represented, tensors missing, left over, of another shape or dtype, all
 //          named; Error{io}, Error{corrupt} as HfWeights; nothing is left then
 //   cost   every byte is read once and written once; 64 MiB and a transposed matrix's block
-HfConverted import_hf(const HfImport& what, const BytesDone& progress = {});
+Converted import_hf(const ModelImport& what, const BytesDone& progress = {});
 
 struct HfExport {
   HfOutput output;
@@ -43,6 +26,6 @@ struct HfExport {
 };
 // Weights as stored. Master weights and what the optimizer keeps stay behind.
 //   fails  Error{config}: the model is none of the family, a weight is missing; as write_hf and Reader::read
-HfConverted export_hf(const Reader& reader, const HfExport& what, const BytesDone& progress = {});
+Converted export_hf(const Reader& reader, const HfExport& what, const BytesDone& progress = {});
 
 }  // namespace mt

@@ -74,7 +74,8 @@ struct HfOutput {
 };
 
 // Write model.safetensors, or model-00001-of-0000N.safetensors and their index, then config.json, the last, which makes
-// the directory a model. Files appear under their names when all are whole; a model that they replace stays until then.
+// the directory a model. Files appear under their names when all are whole; a model that they replace stays until then, so both are
+// on the disk for a while.
 //   fill   bytes [begin, end) of tensors[i], in ascending order
 //   gives  names of the files of weights
 //   fails  Error{config}: a file is there already (without force); Error{io}

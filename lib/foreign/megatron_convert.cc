@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ckpt/iterations.h"
+#include "ckpt/soundness.h"
 #include "foreign/megatron_args.h"
 #include "foreign/megatron_files.h"
 #include "foreign/torch_dist.h"
@@ -58,17 +59,22 @@ void require_complete(const fs::path& dir) {
     throw Error(Code::config, "its tensors are stored as " + backend + ", which is not read, only torch_dist", (dir / "metadata.json").string());
 }
 
-Converted import_legacy(const fs::path& dir, const MegatronImport& what, const BytesDone& progress) {
-  const MegatronFiles files(dir);
-  const MegatronModel model = model_of_megatron(files.args(), what.vocab_size, dir.string());
+NativeImport begun_import(const fs::path& dir, const MegatronImport& what, const ModelSpec& model, const Json& args) {
   NativeImport in;
   in.root = what.root;
   in.version = what.version;
   in.from = dir.string();
-  in.model = model.spec;
+  in.model = model;
   in.iteration = megatron_iteration(dir);
-  in.consumed_samples = std::max<std::int64_t>(0, whole(files.args(), "consumed_train_samples", 0));
-  in.specs["megatron"] = {{"args", files.args()}};
+  in.consumed_samples = std::max<std::int64_t>(0, whole(args, "consumed_train_samples", 0));
+  in.specs["megatron"] = {{"args", args}};
+  return in;
+}
+
+Converted import_legacy(const fs::path& dir, const MegatronImport& what, const BytesDone& progress) {
+  const MegatronFiles files(dir);
+  const MegatronModel model = model_of_megatron(files.args(), what.vocab_size, dir.string());
+  NativeImport in = begun_import(dir, what, model.spec, files.args());
   files.fill(model.spec, in);
   Converted out = import_tensors(files.tensors(), in, progress);
   out.notices = model.notices;
@@ -82,14 +88,7 @@ Converted import_dist(const fs::path& dir, const MegatronImport& what, const Byt
   const Common common = common_of(dir, dist);
   if (common.args.empty()) throw Error(Code::config, "holds no args, so what model it is cannot be known", dir.string());
   MegatronModel model = model_of_megatron(common.args, what.vocab_size, dir.string());
-  NativeImport in;
-  in.root = what.root;
-  in.version = what.version;
-  in.from = dir.string();
-  in.model = model.spec;
-  in.iteration = megatron_iteration(dir);
-  in.consumed_samples = std::max<std::int64_t>(0, whole(common.args, "consumed_train_samples", 0));
-  in.specs["megatron"] = {{"args", common.args}};
+  NativeImport in = begun_import(dir, what, model.spec, common.args);
   SourceTensors sources;
   std::size_t left_behind = 0;
   bool stacked = false;
@@ -119,10 +118,7 @@ Converted import_dist(const fs::path& dir, const MegatronImport& what, const Byt
 
 std::int64_t megatron_iteration(const fs::path& dir) {
   const auto name = fs::weakly_canonical(dir).filename().string();
-  constexpr std::string_view kStart = "iter_";
-  const auto digits = name.substr(std::min(name.size(), kStart.size()));
-  if (!name.starts_with(kStart) || digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return 0;
-  return std::stoll(digits);
+  return iteration_of(name).value_or(0);
 }
 
 MegatronSummary megatron_summary(const fs::path& from, std::optional<std::int64_t> iteration) {

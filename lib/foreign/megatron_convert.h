@@ -32,7 +32,7 @@ struct MegatronSummary {
 //   fails  as import_megatron, but for what is said of the model
 MegatronSummary megatron_summary(const std::filesystem::path& from, std::optional<std::int64_t> iteration);
 
-// The number of a directory iter_0000000; of any other, release among them, 0.
+// The number of a directory iter_0000000 (ckpt/soundness.h); of any other, release among them, 0.
 std::int64_t megatron_iteration(const std::filesystem::path& dir);
 
 // Weights, with their bits and dtypes, the directory's iteration and the samples consumed; the args are kept in the manifest

@@ -49,13 +49,8 @@ class Source {
 
   void fill(const MappedTensor& t, std::int64_t begin, std::int64_t end, std::byte* out) const {
     const auto width = static_cast<std::size_t>(bytes_of(dtype_of_tensor(t), 1));
-    fill_range(t.shape, begin, end, sources_of(t), width, [&](const std::string& name, const Box& box, std::byte* at) {
-      const auto* entry = reader_.manifest().find(name, "weight");
-      TensorRequest q;
-      q.what = {name, "weight", entry->dtype, entry->shape, box};
-      q.out = at;
-      reader_.read({&q, 1});
-    }, out);
+    fill_range(t.shape, begin, end, sources_of(t), width,
+               [&](const std::string& name, const Box& box, std::byte* at) { read_weight(reader_, name, box, at); }, out);
   }
 
  private:

@@ -38,11 +38,6 @@ constexpr MetaName kNames[] = {
     {"output.weight", "output_layer.weight", 0},
 };
 
-std::string filled(std::string text, int layer) {
-  if (const auto at = text.find("{L}"); at != std::string::npos) text.replace(at, 3, std::to_string(layer));
-  return text;
-}
-
 // The files of all ranks, and their tensors.
 struct MetaFiles {
   std::deque<TorchFile> files;
@@ -155,7 +150,7 @@ SourceTensors meta_tensors(const fs::path& dir) {
   return out;
 }
 
-Converted import_meta(const MetaImport& what, const BytesDone& progress) {
+Converted import_meta(const ModelImport& what, const BytesDone& progress) {
   const auto where = (what.from / kParams).string();
   const Json params = read_json(what.from / kParams);
   const MetaFiles all = open_files(what.from);
@@ -182,7 +177,7 @@ Converted import_meta(const MetaImport& what, const BytesDone& progress) {
     const int dim = std::string_view(n.theirs) == "tok_embeddings.weight" ? table : n.dim;
     if (std::string_view(n.theirs).find("{L}") == std::string_view::npos) add_name(all, n.theirs, n.ours, dim, in);
     else
-      for (int layer = 0; layer < in.model.num_layers(); ++layer) add_name(all, filled(n.theirs, layer), filled(n.ours, layer), dim, in);
+      for (int layer = 0; layer < in.model.num_layers(); ++layer) add_name(all, of_layer(n.theirs, layer), of_layer(n.ours, layer), dim, in);
   }
   Converted out = import_tensors(sources, in, progress);
   out.notices = notices;

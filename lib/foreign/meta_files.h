@@ -11,13 +11,6 @@
 
 namespace mt {
 
-struct MetaImport {
-  std::filesystem::path from;  // with params.json
-  std::filesystem::path root;  // a --save directory
-  std::int64_t iteration = 0;
-  std::string version;         // of the program, for the manifest
-};
-
 // True for a directory with params.json and consolidated.00.pth.
 bool holds_meta_model(const std::filesystem::path& dir);
 
@@ -28,6 +21,6 @@ SourceTensors meta_tensors(const std::filesystem::path& dir);
 //   fails  Error{config}: a file of a rank that is missing, a key of params.json that is not represented; as TorchFile and
 //          import_tensors; nothing is left then
 //   cost   every byte is read once and written once; tensors whole on each rank are compared
-Converted import_meta(const MetaImport& what, const BytesDone& progress = {});
+Converted import_meta(const ModelImport& what, const BytesDone& progress = {});
 
 }  // namespace mt

@@ -23,7 +23,7 @@ std::string copy_problem(const SourceTensors& sources, const TensorCopy& copy) {
   if (a == sources.end()) return copy.name + " is missing";
   if (b == sources.end()) return "";  // said of itself
   if (a->second.dtype_text != b->second.dtype_text || !a->second.dtype) return fmt::format("{} is {} and {} is {}", copy.name, a->second.dtype_text, copy.of, b->second.dtype_text);
-  if (!inside(copy.box, a->second.shape) || !inside(copy.of_box, b->second.shape))
+  if (!inside(copy.box, a->second.shape) || !inside(copy.of_box, b->second.shape) || copy.box.extent != copy.of_box.extent)
     return fmt::format("{} has shape {} and {} {}: no copy", copy.name, dims_text(a->second.shape), copy.of, dims_text(b->second.shape));
   const auto width = static_cast<std::size_t>(bytes_of(*a->second.dtype, 1));
   const int parts = static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(copy.box.extent.empty() ? 1 : copy.box.extent[0],
@@ -48,7 +48,7 @@ std::vector<std::string> source_problems(const SourceTensors& sources, const Nat
     const auto found = sources.find(t.name);
     if (found == sources.end()) problems.push_back(t.name + " is missing");
     else if (found->second.shape != t.shape)
-      problems.push_back(fmt::format("{} has shape {}, the model says {}", t.name, dims_text(found->second.shape), dims_text(t.shape)));
+      problems.push_back(fmt::format("{} has shape {}, the {} says {}", t.name, dims_text(found->second.shape), what.said_by, dims_text(t.shape)));
     else if (!is_weight(found->second.dtype))
       problems.push_back(fmt::format("{} is {}", t.name, found->second.dtype_text));
   }
@@ -84,12 +84,20 @@ void refuse_all(const std::vector<std::string>& problems, const std::string& whe
   throw Error(Code::config, text, where, hint);
 }
 
+void read_weight(const Reader& reader, const std::string& name, const Box& box, std::byte* out) {
+  const auto* entry = reader.manifest().find(name, "weight");
+  TensorRequest q;
+  q.what = {name, "weight", entry->dtype, entry->shape, box};
+  q.out = out;
+  reader.read({&q, 1});
+}
+
 Converted import_tensors(const SourceTensors& sources, const NativeImport& what, const BytesDone& progress) {
   std::vector<NamedShape> ours;
   for (const auto& t : logical_tensors(what.model)) ours.push_back({t.name, t.shape});
   if (const auto problems = mapping_problems(what.map, ours); !problems.empty()) refuse_all(problems, what.from);
   if (const auto problems = source_problems(sources, what); !problems.empty())
-    refuse_all(problems, what.from, "the model that is said there and the weights are not of one kind, or it has parts that are not converted");
+    refuse_all(problems, what.from, fmt::format("{} and weights are of different models, or it has parts that are not converted", what.said_by));
   const auto parts = sources_of(what.map, ours);
   const auto boxes = boxes_of(sources, ours, parts, what.from);
   Converted out;

@@ -3,7 +3,8 @@
 //
 // Counted both ways: every source tensor is in the table or of no weight, every tensor of ours is made exactly once, or
 // nothing is written.
-// Code: foreign/source_tensors.cc. Tests: tests/foreign/megatron_test.cc, tests/foreign/meta_files_test.cc.
+// Code: foreign/source_tensors.cc. Tests: tests/foreign/megatron_test.cc, tests/foreign/meta_files_test.cc,
+// tests/foreign/hf_convert_test.cc.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,11 +17,20 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
+#include "ckpt/reader.h"
 #include "ckpt/store.h"
 #include "foreign/tensor_map.h"
 #include "layout/model_spec.h"
 
 namespace mt {
+
+// A model of another program that is to become a checkpoint.
+struct ModelImport {
+  std::filesystem::path from;  // its directory, or its file
+  std::filesystem::path root;  // a --save directory
+  std::int64_t iteration = 0;
+  std::string version;         // of the program, for the manifest
+};
 
 // One of them.
 //   where  its file, for messages
@@ -46,6 +56,7 @@ struct NativeImport {
   std::filesystem::path root;  // a --save directory
   std::string version;         // of the program
   std::string from;            // for messages
+  std::string said_by = "model";  // what says the shapes, for messages
   ModelSpec model;
   std::vector<MappedTensor> map;
   std::vector<TensorCopy> copies;
@@ -59,6 +70,10 @@ struct Converted {
   std::uint64_t bytes = 0;  // of ours
   std::vector<std::string> notices;
 };
+
+// Elements of a box of a weight of ours, row-major, as stored.
+//   needs  the weight is there   fails  as Reader::read
+void read_weight(const Reader& reader, const std::string& name, const Box& box, std::byte* out);
 
 // Write it. Weights keep their bits and dtypes.
 //   fails  Error{config}: tensors missing, left over, of another shape or of no floating type, copies that differ, all

@@ -106,4 +106,9 @@ void fill_range(const Dims& shape, std::int64_t begin, std::int64_t end, std::sp
   }
 }
 
+std::string of_layer(std::string text, int layer) {
+  if (const auto at = text.find("{L}"); at != std::string::npos) text.replace(at, 3, std::to_string(layer));
+  return text;
+}
+
 }  // namespace mt
