@@ -51,8 +51,6 @@ void tell(const Converted& done, const char* format, bool json) {
 }
 
 int to_hf(const Arguments& a, bool json) {
-  if (std::error_code ec; fs::exists(a.save, ec) && (detect_format(a.save) == CheckpointFormat::native || !list_iterations(a.save).empty()))
-    throw Error(Code::config, "holds checkpoints of ours, and would be two things at once", a.save, "name another --save");
   const Reader reader(resolve_and_tell(a.load, a.iteration).dir);
   HfExport what;
   what.output.dir = a.save;

@@ -36,15 +36,30 @@ struct Flags {
 };
 
 std::atomic<int> signal_seen{0};  // a handler reaches nothing else
+std::atomic<std::int64_t> signal_seen_ms{0};
 
-// INT, TERM and HUP end the run in order once; a second one ends it at once. Those that are ignored (nohup) stay so.
+// timeout(1) and launchers signal a process and then its group: what comes within half a second is the same request.
+void on_signal(int seen) {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t ms = now.tv_sec * std::int64_t{1000} + now.tv_nsec / 1'000'000;
+  if (signal_seen == 0) {
+    signal_seen_ms = ms;
+    signal_seen = seen;
+  } else if (ms - signal_seen_ms > 500) {
+    ::signal(seen, SIG_DFL);
+    ::raise(seen);
+  }
+}
+
+// INT, TERM and HUP end the run in order once; a later one ends it at once. Those that are ignored (nohup) stay so.
 void catch_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction act {};
     if (::sigaction(number, nullptr, &act) != 0 || act.sa_handler == SIG_IGN) continue;
     act = {};
-    act.sa_handler = [](int seen) { signal_seen = seen; };
-    act.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    act.sa_handler = on_signal;
+    act.sa_flags = SA_RESTART;
     ::sigaction(number, &act, nullptr);
   }
 }

@@ -138,6 +138,7 @@ Converted import_hf(const ModelImport& what, const BytesDone& progress) {
 Converted export_hf(const Reader& reader, const HfExport& what, const BytesDone& progress) {
   const auto& meta = reader.manifest().meta;
   const auto where = reader.dir().string();
+  require_none_of_ours(what.output.dir);
   if (!meta.specs.contains("model")) throw Error(Code::config, "the checkpoint does not say what model it is of", where);
   const ModelSpec model = model_from_json(meta.specs["model"], where);
   const Json kept = meta.specs.value("hf", Json::object());

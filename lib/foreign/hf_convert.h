@@ -25,7 +25,7 @@ struct HfExport {
   std::optional<Json> base;    // config of the model this began as; none: the manifest's, or a new one
 };
 // Weights as stored. Master weights and what the optimizer keeps stay behind.
-//   fails  Error{config}: the model is none of the family, a weight is missing; as write_hf and Reader::read
+//   fails  Error{config}: the model is none of the family, a weight is missing, checkpoints of ours lie there; as write_hf and Reader::read
 Converted export_hf(const Reader& reader, const HfExport& what, const BytesDone& progress = {});
 
 }  // namespace mt

@@ -185,8 +185,7 @@ void require_room(const fs::path& root, const fs::path& target, bool force) {
   std::error_code ec;
   if (fs::exists(root, ec)) {
     require_no_iteration(root);
-    for (const auto& i : list_iterations(root))
-      if (detect_format(i.dir) == CheckpointFormat::native) throw Error(Code::config, "holds checkpoints of ours, whose tracker would be replaced", root.string(), "name another --save");
+    require_none_of_ours(root);
   }
   if (!force && fs::exists(target, ec)) throw Error(Code::config, "there is a checkpoint already", target.string(), "--force replaces it");
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ckpt/iterations.h"
 #include "layout/parallel_spec.h"
 #include "layout/param_spec.h"
 
@@ -82,6 +83,14 @@ void refuse_all(const std::vector<std::string>& problems, const std::string& whe
   for (std::size_t i = 0; i < std::min(kNamed, problems.size()); ++i) text += (i > 0 ? "; " : "") + problems[i];
   if (problems.size() > kNamed) text += fmt::format("; and {} more", problems.size() - kNamed);
   throw Error(Code::config, text, where, hint);
+}
+
+void require_none_of_ours(const std::filesystem::path& dir) {
+  if (std::error_code ec; !std::filesystem::exists(dir, ec)) return;
+  const auto ours = [](const std::filesystem::path& at) { return detect_format(at) == CheckpointFormat::native; };
+  const auto all = list_iterations(dir);
+  if (ours(dir) || std::any_of(all.begin(), all.end(), [&](const IterationInfo& i) { return ours(i.dir); }))
+    throw Error(Code::config, "holds checkpoints of ours, and would be of two formats at once", dir.string(), "name another --save");
 }
 
 void read_weight(const Reader& reader, const std::string& name, const Box& box, std::byte* out) {

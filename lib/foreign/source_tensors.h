@@ -81,6 +81,10 @@ void read_weight(const Reader& reader, const std::string& name, const Box& box, 
 //   cost   every byte is read once and written once, a copy once more; 64 MiB
 Converted import_tensors(const SourceTensors& sources, const NativeImport& what, const BytesDone& progress = {});
 
+// Another program's files do not go where ours are: a directory is of one format.
+//   fails  Error{config}: `dir` is a checkpoint of ours or holds some
+void require_none_of_ours(const std::filesystem::path& dir);
+
 // The first four sentences and how many more there are, as Error{config}.
 [[noreturn]] void refuse_all(const std::vector<std::string>& problems, const std::string& where, const std::string& hint = "");
 
