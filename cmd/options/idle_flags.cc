@@ -50,7 +50,7 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {!o.fp16 && !o.bf16, {"fp32-residual-connection"}, "where all is f32"},
       {o.timers.log_level == 0, {"timing-log-option"}, "without --timing-log-level"},
       {o.tensorboard_dir.empty(), {"tensorboard-log-interval"}, "without --tensorboard-dir"},
-      {o.save.empty(), {"save-interval", "save-retain-interval"}, "without --save"},
+      {o.save.empty(), {"save-interval", "save-retain-interval", "save-local"}, "without --save"},
       {o.load.empty(), {"ckpt-step", "finetune", "no-load-optim", "override-opt-param-scheduler",
                         "use-checkpoint-opt-param-scheduler"}, "without --load"},
       {o.eval_interval == 0, {"eval-iters", "full-validation", "valid-data-path", "test-data-path"},

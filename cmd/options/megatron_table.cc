@@ -176,7 +176,7 @@ constexpr FlagGroup kGroups[] = {
    "non-persistent-save-interval=N non-persistent-ckpt-type=N non-persistent-global-ckpt-dir=N "
    "non-persistent-local-ckpt-dir=N non-persistent-local-ckpt-algo=N replication replication-jump=N "
    "replication-factor=N",
-   "every checkpoint is kept, in one place", "--save-interval"},
+   "every checkpoint becomes durable", "--save-local DIR saves into a fast directory first"},
   {kRefused,
    "save-params-interval=N save-wgrads-interval=N save-dgrads-interval=N save-activations-interval=N "
    "save-tokens-per-expert-interval=N",

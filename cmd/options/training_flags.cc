@@ -176,6 +176,8 @@ void add_checkpoint(OptionTable& t, TrainingOptions& o) {
         "remove the previous save after the next unless its step is a multiple of N; by default all stay", "steps")
       .at_least(1).no_default();
   t.add("async-save", o.async_save, "", "train on while a save is written; takes memory for a copy of what a rank saves");
+  t.add("save-local", o.save_local, "DIR",
+        "save into this fast directory, which all ranks see, and copy to --save beside training");
   t.add("ckpt-codec", o.ckpt_codec, "NAME", "pack what is saved, without loss").choices = {"none", kPlaneCodecName};
   t.add("load", o.load, "DIR", "resume from here");
   t.add("load-if-present", o.load_if_present, "", "start fresh when there is no checkpoint in --load yet");

@@ -3,8 +3,8 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
-#include <numeric>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -23,7 +23,16 @@ constexpr const char* kFormatName = "mt-checkpoint";
 constexpr std::string_view kEnd = "}\n";
 
 // What stands between the text that is hashed and its end.
-std::string checksum_field(std::string_view hashed) { return fmt::format(",\n \"xxh3\": \"{}\"", hash_text(xxh3(hashed))); }
+std::string checksum_field(std::uint64_t hash) { return fmt::format(",\n \"xxh3\": \"{}\"", hash_text(hash)); }
+
+// What a value belongs to, in the words of an error; put together only where there is one.
+struct Of {
+  std::string_view name, kind;  // kind empty: not of a tensor
+  Of(const char* n) : name(n) {}  // NOLINT: a literal names itself
+  Of(const std::string& n) : name(n) {}  // NOLINT
+  explicit Of(const TensorEntry& t) : name(t.name), kind(t.kind) {}
+  std::string text() const { return kind.empty() ? std::string(name) : tensor_text(name, kind); }
+};
 
 // A value of the file with the words to name it by in an error.
 struct Reading {
@@ -31,54 +40,56 @@ struct Reading {
 
   [[noreturn]] void broken(const std::string& what) const { throw Error(Code::corrupt, what, where); }
 
-  Element field(const Element& object, const char* key, const std::string& of) const {
+  Element field(const Element& object, const char* key, const Of& of) const {
     Element e;
-    if (object.at_key(key).get(e) != simdjson::SUCCESS) broken(fmt::format("{}: no field '{}'", of, key));
+    if (object.at_key(key).get(e) != simdjson::SUCCESS) broken(fmt::format("{}: no field '{}'", of.text(), key));
     return e;
   }
-  std::int64_t number(const Element& e, const char* key, const std::string& of) const {
+  std::int64_t number(const Element& e, const char* key, const Of& of) const {
     std::int64_t v = 0;
     if (e.get(v) != simdjson::SUCCESS || v < 0)
-      broken(fmt::format("{}: '{}' is not a whole number of 0 or more", of, key));
+      broken(fmt::format("{}: '{}' is not a whole number of 0 or more", of.text(), key));
     return v;
   }
-  std::int64_t number_at(const Element& object, const char* key, const std::string& of) const {
+  std::int64_t number_at(const Element& object, const char* key, const Of& of) const {
     return number(field(object, key, of), key, of);
   }
-  std::string_view text_at(const Element& object, const char* key, const std::string& of) const {
+  std::string_view text_at(const Element& object, const char* key, const Of& of) const {
     std::string_view v;
-    if (field(object, key, of).get(v) != simdjson::SUCCESS) broken(fmt::format("{}: '{}' is not a string", of, key));
+    if (field(object, key, of).get(v) != simdjson::SUCCESS) broken(fmt::format("{}: '{}' is not a string", of.text(), key));
     return v;
   }
-  simdjson::dom::array array_at(const Element& object, const char* key, const std::string& of) const {
+  simdjson::dom::array array_at(const Element& object, const char* key, const Of& of) const {
     simdjson::dom::array v;
-    if (field(object, key, of).get(v) != simdjson::SUCCESS) broken(fmt::format("{}: '{}' is not an array", of, key));
+    if (field(object, key, of).get(v) != simdjson::SUCCESS) broken(fmt::format("{}: '{}' is not an array", of.text(), key));
     return v;
   }
-  Dims dims_at(const Element& object, const char* key, const std::string& of) const {
+  Dims dims_at(const Element& object, const char* key, const Of& of) const {
     Dims dims;
     std::int64_t size = 1;
-    for (const auto e : array_at(object, key, of)) {
+    const auto array = array_at(object, key, of);
+    dims.reserve(array.size());
+    for (const auto e : array) {
       dims.push_back(number(e, key, of));
       if (__builtin_mul_overflow(size, dims.back(), &size) || size > (std::int64_t{1} << 58))
-        broken(fmt::format("{}: '{}' is too large", of, key));
+        broken(fmt::format("{}: '{}' is too large", of.text(), key));
     }
     return dims;
   }
-  Json object_at(const Element& object, const char* key, const std::string& of) const {
+  Json object_at(const Element& object, const char* key, const Of& of) const {
     const auto e = field(object, key, of);
-    if (!e.is_object()) broken(fmt::format("{}: '{}' is not an object", of, key));
+    if (!e.is_object()) broken(fmt::format("{}: '{}' is not an object", of.text(), key));
     return parse_json(simdjson::minify(e), where);
   }
 };
 
-std::vector<std::uint64_t> parse_hashes(std::string_view text, const Reading& r, const std::string& of) {
-  if (text.size() % 16 != 0) r.broken(fmt::format("{}: xxh3 has {} digits, not a multiple of 16", of, text.size()));
+std::vector<std::uint64_t> parse_hashes(std::string_view text, const Reading& r, const Of& of) {
+  if (text.size() % 16 != 0) r.broken(fmt::format("{}: xxh3 has {} digits, not a multiple of 16", of.text(), text.size()));
   std::vector<std::uint64_t> hashes(text.size() / 16, 0);
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (digit < 0) r.broken(fmt::format("{}: xxh3 has '{}', not a hexadecimal digit", of, c));
+    if (digit < 0) r.broken(fmt::format("{}: xxh3 has '{}', not a hexadecimal digit", of.text(), c));
     hashes[i / 16] = (hashes[i / 16] << 4) | static_cast<std::uint64_t>(digit);
   }
   return hashes;
@@ -88,25 +99,25 @@ using FileIndex = std::unordered_map<std::string, std::uint32_t>;
 
 Shard parse_shard(const Element& j, const TensorEntry& t, const Manifest& m, const FileIndex& files,
                   const Reading& r) {
-  const auto of = tensor_text(t.name, t.kind);
+  const Of of(t);
   Shard s;
   s.box = {r.dims_at(j, "offset", of), r.dims_at(j, "extent", of)};
   const auto file_name = std::string(r.text_at(j, "file", of));
   const auto file = files.find(file_name);
-  if (file == files.end()) r.broken(fmt::format("{}: file '{}' is not among 'files'", of, file_name));
+  if (file == files.end()) r.broken(fmt::format("{}: file '{}' is not among 'files'", of.text(), file_name));
   s.file = file->second;
   s.begin = static_cast<std::uint64_t>(r.number_at(j, "begin", of));
   s.end = static_cast<std::uint64_t>(r.number_at(j, "end", of));
   s.chunk_xxh3 = parse_hashes(r.text_at(j, "xxh3", of), r, of);
   if (!inside(s.box, t.shape))
-    r.broken(fmt::format("{}: box {} is not inside shape {}", of, box_text(s.box), dims_text(t.shape)));
+    r.broken(fmt::format("{}: box {} is not inside shape {}", of.text(), box_text(s.box), dims_text(t.shape)));
   const auto bytes = static_cast<std::uint64_t>(bytes_of(t.dtype, s.box.size()));
   if (s.end < s.begin || s.end - s.begin != bytes || s.end > m.files[s.file].content_bytes())
-    r.broken(fmt::format("{}: box {} needs {} bytes, found bytes {}:{} of {} with {}", of, box_text(s.box), bytes,
+    r.broken(fmt::format("{}: box {} needs {} bytes, found bytes {}:{} of {} with {}", of.text(), box_text(s.box), bytes,
                          s.begin, s.end, file_name, m.files[s.file].content_bytes()));
   const auto chunks = (bytes + m.chunk_bytes - 1) / m.chunk_bytes;
   if (s.chunk_xxh3.size() != chunks)
-    r.broken(fmt::format("{}: {} chunks, but {} hashes", of, chunks, s.chunk_xxh3.size()));
+    r.broken(fmt::format("{}: {} chunks, but {} hashes", of.text(), chunks, s.chunk_xxh3.size()));
   return s;
 }
 
@@ -114,19 +125,18 @@ TensorEntry parse_tensor(const Element& j, const Manifest& m, const FileIndex& f
   TensorEntry t;
   t.name = r.text_at(j, "name", "a tensor");
   t.kind = r.text_at(j, "kind", t.name);
-  const auto of = tensor_text(t.name, t.kind);
+  const Of of(t);
   const auto dtype = r.text_at(j, "dtype", of);
   const auto parsed = parse_dtype(dtype);
-  if (!parsed) r.broken(fmt::format("{}: unknown dtype '{}'", of, dtype));
+  if (!parsed) r.broken(fmt::format("{}: unknown dtype '{}'", of.text(), dtype));
   t.dtype = *parsed;
   t.shape = r.dims_at(j, "shape", of);
+  for (const auto s : r.array_at(j, "shards", of)) t.shards.push_back(parse_shard(s, t, m, files, r));
+  if (t.shards.size() == 1 && t.shards[0].box.extent == t.shape) return t;  // it lies inside, so it is all
   std::vector<Box> boxes;
-  for (const auto s : r.array_at(j, "shards", of)) {
-    t.shards.push_back(parse_shard(s, t, m, files, r));
-    boxes.push_back(t.shards.back().box);
-  }
+  for (const auto& s : t.shards) boxes.push_back(s.box);
   const auto problem = coverage_problem(t.shape, boxes);
-  if (!problem.empty()) r.broken(of + ": " + problem);
+  if (!problem.empty()) r.broken(of.text() + ": " + problem);
   return t;
 }
 
@@ -162,9 +172,8 @@ void check_ranges(const Manifest& m, const Reading& r) {
   for (const auto& t : m.tensors)
     for (const auto& s : t.shards)
       if (s.begin != s.end) ranges.push_back({s.file, s.begin, s.end, &t});
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
-    return a.file != b.file ? a.file < b.file : a.begin < b.begin;
-  });
+  const auto before = [](const Range& a, const Range& b) { return a.file != b.file ? a.file < b.file : a.begin < b.begin; };
+  if (!std::is_sorted(ranges.begin(), ranges.end(), before)) std::sort(ranges.begin(), ranges.end(), before);
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     const auto &a = ranges[i - 1], &b = ranges[i];
     if (a.file == b.file && b.begin < a.end)
@@ -177,10 +186,11 @@ void check_ranges(const Manifest& m, const Reading& r) {
 bool check_text(std::string_view text, const Element& root, const Reading& r) {
   Element field;
   if (root.at_key("xxh3").get(field) != simdjson::SUCCESS) return false;
-  const auto tail = checksum_field("").size() + kEnd.size();
-  auto hashed = std::string(text.substr(0, text.size() - std::min(text.size(), tail)));
-  hashed += kEnd;
-  const auto wanted = checksum_field(hashed);
+  const auto tail = checksum_field(0).size() + kEnd.size();
+  Xxh3Stream hash;
+  hash.update(text.data(), text.size() - std::min(text.size(), tail));
+  hash.update(kEnd.data(), kEnd.size());
+  const auto wanted = checksum_field(hash.digest());
   if (text.size() < tail || text.substr(text.size() - tail) != wanted + std::string(kEnd))
     r.broken("the text is not what was written: its checksum is another");
   return true;
@@ -196,23 +206,29 @@ std::string hashes_text(const std::vector<std::uint64_t>& hashes) {
 
 std::string tensor_text(std::string_view name, std::string_view kind) { return fmt::format("{} ({})", name, kind); }
 
-void Manifest::index() {
-  sorted_.resize(tensors.size());
-  std::iota(sorted_.begin(), sorted_.end(), 0u);
-  std::sort(sorted_.begin(), sorted_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const auto c = tensors[a].name.compare(tensors[b].name);
-    return c != 0 ? c < 0 : tensors[a].kind < tensors[b].kind;
-  });
+const TensorEntry* Manifest::index() {
+  const TensorEntry* twice = nullptr;
+  slots_.assign(std::bit_ceil(2 * tensors.size() + 1), 0);
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    auto& slot = slots_[slot_of(tensors[i].name, tensors[i].kind)];
+    if (slot != 0) twice = &tensors[i];
+    else slot = i + 1;
+  }
+  return twice;
+}
+
+std::size_t Manifest::slot_of(std::string_view name, std::string_view kind) const {
+  const std::size_t last = slots_.size() - 1;
+  auto at = (xxh3(name) + 0x9e3779b97f4a7c15ull * xxh3(kind)) & last;
+  for (; slots_[at] != 0; at = (at + 1) & last)
+    if (const auto& t = tensors[slots_[at] - 1]; t.name == name && t.kind == kind) break;
+  return at;
 }
 
 const TensorEntry* Manifest::find(std::string_view name, std::string_view kind) const {
-  MT_CHECK(sorted_.size() == tensors.size(), "index() not called: {} of {}", sorted_.size(), tensors.size());
-  const auto key = std::pair(name, kind);
-  const auto it = std::lower_bound(sorted_.begin(), sorted_.end(), key, [&](std::uint32_t i, const auto& k) {
-    return std::pair<std::string_view, std::string_view>(tensors[i].name, tensors[i].kind) < k;
-  });
-  if (it == sorted_.end() || tensors[*it].name != name || tensors[*it].kind != kind) return nullptr;
-  return &tensors[*it];
+  MT_CHECK(slots_.size() > tensors.size(), "index() not called: {} slots for {}", slots_.size(), tensors.size());
+  const auto slot = slots_[slot_of(name, kind)];
+  return slot == 0 ? nullptr : &tensors[slot - 1];
 }
 
 std::uint64_t Manifest::tensor_bytes() const {
@@ -247,10 +263,10 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   if (m.chunk_bytes < 4096 || m.chunk_bytes > (1u << 30) || m.chunk_bytes % 4096 != 0)
     r.broken(fmt::format("chunk_bytes: wanted a multiple of 4096 up to 1 GiB, found {}", m.chunk_bytes));
   const auto files = parse_files(root, m, r);
-  for (const auto t : r.array_at(root, "tensors", "manifest")) m.tensors.push_back(parse_tensor(t, m, files, r));
-  m.index();
-  for (const auto& t : m.tensors)
-    if (m.find(t.name, t.kind) != &t) r.broken(tensor_text(t.name, t.kind) + " appears twice");
+  const auto tensors = r.array_at(root, "tensors", "manifest");
+  m.tensors.reserve(tensors.size());
+  for (const auto t : tensors) m.tensors.push_back(parse_tensor(t, m, files, r));
+  if (const auto* twice = m.index()) r.broken(tensor_text(twice->name, twice->kind) + " appears twice");
   check_ranges(m, r);
   m.has_checksum = check_text(text, root, r);
   return m;
@@ -295,7 +311,7 @@ std::string manifest_text(const Manifest& m) {
     s += "]}";
   }
   s += "]";
-  const auto checksum = checksum_field(s + std::string(kEnd));
+  const auto checksum = checksum_field(xxh3(s + std::string(kEnd)));
   return s + checksum + std::string(kEnd);
 }
 

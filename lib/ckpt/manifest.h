@@ -96,14 +96,16 @@ struct Manifest {
   std::vector<TensorEntry> tensors;
   bool has_checksum = false;  // set by parse_manifest: the text had a checksum, and it was right
 
-  // The entry of a tensor, or null.   cost  logarithmic
+  // The entry of a tensor, or null.   cost  two short hashes
   const TensorEntry* find(std::string_view name, std::string_view kind) const;
   // Rebuild the look-up after changing `tensors`; read_manifest has done it.
-  void index();
+  //   gives  an entry whose (name, kind) another has, too, or null; the first of them is found
+  const TensorEntry* index();
   std::uint64_t tensor_bytes() const;
 
  private:
-  std::vector<std::uint32_t> sorted_;
+  std::size_t slot_of(std::string_view name, std::string_view kind) const;  // where it is, or where it would go
+  std::vector<std::uint32_t> slots_;  // open addressing: place in `tensors` + 1, 0 for empty
 };
 
 // Read `dir`/manifest.json and check everything that can be checked without opening data: field types, names that stay

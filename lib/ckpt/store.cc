@@ -101,6 +101,16 @@ void probe_exchange(const fs::path& root, const fs::path& target) {
   if (!possible) refuse_existing(target);
 }
 
+void require_files(const fs::path& dir, const Manifest& m) {
+  for (const auto& f : m.files) {
+    std::error_code ec;
+    const auto bytes = fs::file_size(dir / f.name, ec);
+    if (ec || bytes != f.bytes)
+      throw Error(Code::corrupt, fmt::format("wanted {} bytes, found {}", f.bytes, ec ? 0 : bytes),
+                  (dir / f.name).string());
+  }
+}
+
 }  // namespace
 
 std::string iteration_name(std::int64_t iteration) { return fmt::format("iter_{:07}", iteration); }
@@ -145,7 +155,7 @@ WriteResult write_rank(const fs::path& dir, int rank, std::span<const TensorShar
 }
 
 fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
-  const auto dir = root / temporary_name(meta.iteration), target = root / iteration_name(meta.iteration);
+  const auto dir = root / temporary_name(meta.iteration);
   Manifest m;
   m.meta = meta;
   Gathering gathering(m);
@@ -154,17 +164,16 @@ fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
     if (!fs::exists(path)) throw Error(Code::corrupt, fmt::format("rank {} left no table of what it wrote", rank), path.string());
     gathering.add(read_json(path), path.string());
   }
-  for (const auto& f : m.files) {
-    std::error_code ec;
-    const auto bytes = fs::file_size(dir / f.name, ec);
-    if (ec || bytes != f.bytes)
-      throw Error(Code::corrupt, fmt::format("wanted {} bytes, found {}", f.bytes, ec ? 0 : bytes),
-                  (dir / f.name).string());
-  }
   const auto text = manifest_text(m);
   (void)parse_manifest(text, (dir / kManifestName).string());  // what could not be read back is never published
   write_file_atomic(dir / kManifestName, text);
   for (int rank = 0; rank < meta.world_size; ++rank) remove_tree(dir / rank_file_name(rank));
+  return publish(root, m);
+}
+
+fs::path publish(const fs::path& root, const Manifest& m) {
+  const auto dir = root / temporary_name(m.meta.iteration), target = root / iteration_name(m.meta.iteration);
+  require_files(dir, m);
   fsync_directory(dir);
 
   if (fs::exists(fs::symlink_status(target))) {
@@ -175,13 +184,13 @@ fs::path commit(const fs::path& root, const CheckpointMeta& meta) {
     if (ec) throw Error(Code::io, "cannot rename: " + ec.message(), dir.string());
   }
   fsync_directory(root);
-  write_file_atomic(root / kTrackerName, fmt::format("{}\n", meta.iteration));
+  write_file_atomic(root / kTrackerName, fmt::format("{}\n", m.meta.iteration));
   // After a swap the temporary name holds the old checkpoint. The new one is published; this cannot undo it.
   std::error_code ec;
   if (const auto foreign = foreign_entry(dir); !foreign.empty()) {
     fs::path aside;
     for (int n = 1; aside.empty() || fs::exists(fs::symlink_status(aside)); ++n)
-      aside = root / fmt::format("replaced-{}-{}", iteration_name(meta.iteration), n);
+      aside = root / fmt::format("replaced-{}-{}", iteration_name(m.meta.iteration), n);
     fs::rename(dir, aside, ec);
     log::warn("{} was replaced and held {}, which no save writes: it is now {}", target.string(), foreign,
               (ec ? dir : aside).string());

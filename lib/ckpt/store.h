@@ -65,6 +65,10 @@ WriteResult write_rank_from(const std::filesystem::path& dir, int rank, std::spa
 //   cost   metadata only. An existing iteration is swapped out in one act and then removed.
 std::filesystem::path commit(const std::filesystem::path& root, const CheckpointMeta& meta);
 
+// The second half of commit(), for a temporary directory whose manifest is written and whose files are on the disk.
+//   fails  Error{corrupt}: a file is missing or of another size than the manifest says; Error{io}
+std::filesystem::path publish(const std::filesystem::path& root, const Manifest& manifest);
+
 // A whole save by one process: begin_save, `write` into the directory it gives, commit; where any of it fails the temporary
 // directory goes again and the error goes on.   gives  path of iter_%07d
 std::filesystem::path save_at_once(const std::filesystem::path& root, const CheckpointMeta& meta,

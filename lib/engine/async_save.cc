@@ -4,10 +4,7 @@
 #include <cstring>
 #include <functional>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "device/cpu/parallel.h"
-#include "engine/save_agreement.h"
 
 namespace mt {
 
@@ -51,28 +48,12 @@ constexpr std::size_t kCopyBytes = std::size_t{64} << 20;  // what one thread co
 }  // namespace
 
 AsyncSaver::AsyncSaver(SaveTarget target, const TrainingState& state)
-    : target_(std::move(target)), state_(state), snapshot_(Device(), plan_snapshot(shards_to_write(state)).bytes) {
+    : target_(std::move(target)), state_(state), snapshot_(Device(), plan_snapshot(shards_to_write(state)).bytes),
+      save_(target_.root, state.stream, *state.groups.world) {
   cpu::parallel_ranges(state_.stream, static_cast<std::int64_t>(snapshot_.size()), kCopyBytes,
                        [&](std::int64_t begin, std::int64_t end) {
                          std::memset(snapshot_.data() + begin, 0, static_cast<std::size_t>(end - begin));
                        });
-}
-
-AsyncSaver::~AsyncSaver() {
-  cancel_ = true;
-  if (thread_.joinable()) thread_.join();
-  if (phase_ != Phase::idle && state_.groups.world->rank() == 0)
-    log::warn("the save of iteration {} was under way and is given up", meta_.iteration);
-}
-
-void AsyncSaver::run(const std::function<void()>& act) {
-  if (thread_.joinable()) thread_.join();
-  failure_.reset();
-  done_ = false;
-  thread_ = std::thread([this, act] {
-    failure_ = error_of(act, target_.root);
-    done_ = true;
-  });
 }
 
 void AsyncSaver::copy_state() {
@@ -91,56 +72,30 @@ void AsyncSaver::copy_state() {
 }
 
 void AsyncSaver::start(const CheckpointMeta& meta) {
-  MT_CHECK(!under_way(), "iteration {} is still being saved", meta_.iteration);
   started_ = Clock::now();
   meta_ = meta;
   state_.stream.synchronize();
-  Communicator& world = *state_.groups.world;
-  together({target_.root, meta.iteration, state_.stream, world}, [&] {
-    if (world.rank() == 0) begin_save(target_.root, meta.iteration);
-  });
+  save_.begin(meta.iteration);
   copy_state();
-  phase_ = Phase::writing;
-  run([this, rank = world.rank()] {
-    WriteOptions options;
-    options.codec = target_.codec;
-    options.cancel = &cancel_;
-    written_ = write_rank(target_.root / temporary_name(meta_.iteration), rank, shards_, options);
-  });
+  save_.go(
+      [this, rank = state_.groups.world->rank()] {
+        WriteOptions options;
+        options.codec = target_.codec;
+        options.cancel = &save_.cancel();
+        written_ = write_rank(target_.root / temporary_name(meta_.iteration), rank, shards_, options);
+      },
+      [this] { publish_save(target_, meta_.iteration, [this] { commit(target_.root, meta_); }); });
   stall_s_ = seconds_since(started_);
 }
 
 std::optional<SavedIteration> AsyncSaver::poll() {
-  if (!under_way()) return std::nullopt;
-  Communicator& world = *state_.groups.world;
-  const bool done = done_;
-  std::int64_t flags[2] = {done && failure_ ? 1 : 0, done ? 0 : 1};
-  world.all_reduce(state_.stream, View(flags, DType::i64, {2}), Reduce::max).wait_host();
-  if (flags[0] != 0) {
-    cancel_ = true;
-    if (thread_.joinable()) thread_.join();
-    cancel_ = false;
-    phase_ = Phase::idle;
-    // A rank that only broke off has no news; the one that failed says why.
-    give_up_together({target_.root, meta_.iteration, state_.stream, world}, done ? failure_ : std::nullopt);
-  }
-  if (flags[1] != 0) return std::nullopt;
-  if (phase_ == Phase::writing) {
-    phase_ = Phase::committing;
-    if (world.rank() == 0) run([this] { publish_save(target_, meta_); });
-    return std::nullopt;
-  }
-  phase_ = Phase::idle;
-  return SavedIteration{meta_.iteration, written_, stall_s_, seconds_since(started_)};
+  if (!save_.poll()) return std::nullopt;
+  return saved();
 }
 
 std::optional<SavedIteration> AsyncSaver::finish() {
-  std::optional<SavedIteration> saved;
-  while (under_way() && !saved) {
-    if (thread_.joinable()) thread_.join();
-    saved = poll();
-  }
-  return saved;
+  if (!save_.finish()) return std::nullopt;
+  return saved();
 }
 
 }  // namespace mt

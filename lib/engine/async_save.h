@@ -5,15 +5,13 @@
 //   write   a thread of each rank writes and fsyncs its files from the snapshot (ckpt/store.h)
 //   poll    at a step boundary: once every rank's files are durable, rank 0's thread commits; the tracker moves there
 //   poll    at a later one: the save is complete
-// The threads call no communication; ranks meet in start, poll and finish alone. Files are bit for bit those of
-// save_training(). One save at a time. Code: engine/async_save.cc. Tests: tests/engine/async_save_test.cc.
+// Files are bit for bit those of save_training(). One save at a time (engine/background_save.h).
+// Code: engine/async_save.cc. Tests: tests/engine/async_save_test.cc.
 
-#include <atomic>
-#include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/clock.h"
+#include "engine/background_save.h"
 #include "engine/checkpoint.h"
 
 namespace mt {
@@ -32,12 +30,8 @@ class AsyncSaver {
   // ends before it trains and a save only copies. `state` is borrowed as long as this lives.
   //   fails  Error{device}
   AsyncSaver(SaveTarget target, const TrainingState& state);
-  // A save that is still being written is broken off; it stays behind unfinished.
-  ~AsyncSaver();
-  AsyncSaver(const AsyncSaver&) = delete;
-  AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  bool under_way() const { return phase_ != Phase::idle; }
+  bool under_way() const { return save_.under_way(); }
 
   // Begin to save. Collective over the world.
   //   needs  nothing under way
@@ -55,23 +49,18 @@ class AsyncSaver {
   std::optional<SavedIteration> finish();
 
  private:
-  enum class Phase : std::uint8_t { idle, writing, committing };
-  void run(const std::function<void()>& act);
   void copy_state();
+  SavedIteration saved() const { return {save_.iteration(), written_, stall_s_, seconds_since(started_)}; }
 
   SaveTarget target_;
   TrainingState state_;
   CheckpointMeta meta_;
   Buffer snapshot_;
   std::vector<TensorShard> shards_;  // of the snapshot
-  Phase phase_ = Phase::idle;
   WriteResult written_;
   double stall_s_ = 0;
   Clock::time_point started_;
-
-  std::thread thread_;
-  std::atomic<bool> done_{true}, cancel_{false};
-  std::optional<Error> failure_;  // of the thread; read when done_
+  BackgroundSave save_;  // last: its thread ends before what it reads goes
 };
 
 }  // namespace mt

@@ -192,15 +192,15 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state) {
   return shards;
 }
 
-void publish_save(const SaveTarget& target, const CheckpointMeta& meta) {
+void publish_save(const SaveTarget& target, std::int64_t iteration, const std::function<void()>& publish) {
   std::optional<std::int64_t> before;
   try {
     before = read_tracker(target.root);
-  } catch (const Error&) {  // commit() replaces it
+  } catch (const Error&) {  // it is replaced
   }
-  commit(target.root, meta);
+  publish();
   try {
-    if (const auto gone = drop_superseded(target.root, before, meta.iteration, target.retain_interval))
+    if (const auto gone = drop_superseded(target.root, before, iteration, target.retain_interval))
       log::info("removed {}", gone->string());
   } catch (const Error& e) {
     log::warn("{}", e.what());
@@ -223,7 +223,7 @@ WriteResult save_training(const SaveTarget& target, const CheckpointMeta& meta, 
     written = write_rank(target.root / temporary_name(meta.iteration), world.rank(), shards, options);
   });
   together(save, [&] {
-    if (first) publish_save(target, meta);
+    if (first) publish_save(target, meta.iteration, [&] { commit(target.root, meta); });
   });
   return written;
 }

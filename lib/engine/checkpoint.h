@@ -7,6 +7,7 @@
 // them; under ZeRO each rank writes its shards. Code: engine/checkpoint.cc. Tests: tests/engine/checkpoint_test.cc.
 
 #include <filesystem>
+#include <functional>
 
 #include "ckpt/manifest.h"
 #include "ckpt/reader.h"
@@ -66,8 +67,9 @@ std::vector<TensorShard> shards_to_write(const TrainingState& state);
 //          and the previous checkpoint stays
 WriteResult save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state);
 
-// The last act of a save, on one rank, once every rank's files are durable: commit(), then what is superseded goes. A
-// removal that fails is a warning: the checkpoint stands.   fails  as commit()
-void publish_save(const SaveTarget& target, const CheckpointMeta& meta);
+// The last act of a save, on one rank, once every rank's files are durable: `publish` (commit() of ckpt/store.h, or another
+// that moves the tracker), then what is superseded goes. A removal that fails is a warning: the checkpoint stands.
+//   fails  as `publish`
+void publish_save(const SaveTarget& target, std::int64_t iteration, const std::function<void()>& publish);
 
 }  // namespace mt

@@ -3,7 +3,7 @@
 //
 //   run          once per start: run_id, tool, version, host, start time, every resolved option
 //   step         iteration, consumed_samples, loss, grad_norm, learning_rate, step_s, tokens_per_s, tflops, mfu
-//   checkpoint   iteration, path, bytes, seconds
+//   checkpoint   iteration, path, bytes, seconds; once more with durable_s where it was saved into a fast directory first
 //   evaluation   iteration, name and its numbers
 //   plan         what a planner chose
 //   end          status, seconds

@@ -132,6 +132,15 @@ void check_loss_scale(const LossScaleOptions& o, std::vector<Problem>& p) {
                  "a smaller --min-loss-scale"});
 }
 
+std::string save_local_problem(const TrainingOptions& o) {
+  if (o.save_local.empty()) return "";
+  if (o.save.empty()) return "save-local without save";
+  std::error_code ec;
+  const auto local = std::filesystem::weakly_canonical(o.save_local, ec), save = std::filesystem::weakly_canonical(o.save, ec);
+  const auto inside = [](const auto& a, const auto& b) { return std::mismatch(b.begin(), b.end(), a.begin(), a.end()).first == b.end(); };
+  return inside(local, save) || inside(save, local) ? "save-local and save lie in each other" : "";
+}
+
 // Acts that only take time train nothing, so there is nothing to load, save or score.
 void check_emulation(const TrainingOptions& o, std::vector<Problem>& p) {
   if (!o.emulated_ms) return;
@@ -191,6 +200,7 @@ std::vector<Problem> run_problems(const TrainingOptions& o) {
     add(fmt::format("lr-warmup-init {} is above lr {}", o.lr.warmup_init, o.lr.lr), "a smaller --lr-warmup-init");
   if (!o.save.empty() && o.save_interval < 0) add("save-interval is negative", "--save-interval 100");
   if (o.async_save && o.save.empty()) add("async-save without save", "--save DIR");
+  if (const auto problem = save_local_problem(o); !problem.empty()) add(problem, "--save-local DIR, a fast directory beside --save");
   if (o.save_retain_interval != 0 && o.save_interval <= 0)
     add(fmt::format("save-retain-interval {} without save-interval", o.save_retain_interval),
         fmt::format("--save-interval {}", o.save_retain_interval));
@@ -232,7 +242,7 @@ ModelSpec model_of(const TrainingOptions& o) {
 bool nothing_to_load(const TrainingOptions& o) {
   if (o.load.empty()) return true;
   if (!o.load_if_present) return false;
-  return holds_no_checkpoint(o.load);
+  return holds_no_checkpoint(o.load) && !newer_local(o);
 }
 
 namespace {

@@ -9,7 +9,25 @@
 
 namespace mt {
 
+std::optional<Resolved> newer_local(const TrainingOptions& o) {
+  std::error_code ec;
+  const auto same = [&](const std::string& a, const std::string& b) {
+    return std::filesystem::weakly_canonical(a, ec) == std::filesystem::weakly_canonical(b, ec);
+  };
+  if (o.save_local.empty() || o.load.empty() || o.ckpt_step || !same(o.load, o.save)) return std::nullopt;
+  try {
+    if (holds_no_checkpoint(o.save_local)) return std::nullopt;
+    Resolved local = resolve(o.save_local);
+    const bool first = holds_no_checkpoint(o.load);
+    if (!first && resolve(o.load).iteration >= local.iteration) return std::nullopt;
+    return local;
+  } catch (const Error&) {  // what is durable counts
+    return std::nullopt;
+  }
+}
+
 Resolved resolve_load(const TrainingOptions& o) {
+  if (auto local = newer_local(o)) return std::move(*local);
   try {
     return resolve(o.load, o.ckpt_step);
   } catch (const Error& e) {

@@ -12,7 +12,12 @@
 
 namespace mt {
 
-// The checkpoint that `load` names.   fails  as resolve(); where none was ever saved the hint is load_if_present
+// The checkpoint of save_local that a run which goes on from where it saves takes: newer than the newest in `load`.
+//   gives  nothing also where `load` is not `save`, or ckpt_step asks; a save_local that cannot be read is `load`'s matter
+std::optional<Resolved> newer_local(const TrainingOptions& options);
+
+// The checkpoint that `load` names, or newer_local().
+//   fails  as resolve(); where none was ever saved the hint is load_if_present
 Resolved resolve_load(const TrainingOptions& options);
 
 // The checkpoint of --load, the same on every rank; null for a fresh start.

@@ -222,6 +222,15 @@ void RunReporter::checkpoint(const std::string& path, const SavedIteration& save
           {"stall_s", saved.stall_s}});
 }
 
+void RunReporter::durable(const std::string& path, const DurableIteration& copied) {
+  log::info("iteration {} is durable in {}, {:.2f} s after it was saved", copied.iteration, path, copied.seconds);
+  record({{"event", "checkpoint"},
+          {"iteration", copied.iteration},
+          {"path", path},
+          {"bytes", copied.bytes},
+          {"durable_s", copied.seconds}});
+}
+
 void RunReporter::evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens) {
   const double ppl = std::exp(std::min(20.0, loss));
   const std::string line = fmt::format(

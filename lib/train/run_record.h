@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "engine/async_save.h"
+#include "engine/durable_copy.h"
 #include "registry/event_log.h"
 #include "registry/index.h"
 #include "train/tensorboard.h"
@@ -74,6 +75,8 @@ class RunReporter {
   // An iteration that was read over: a step event without numbers.
   void skipped(std::int64_t iteration, std::int64_t consumed_samples, std::int64_t global_batch);
   void checkpoint(const std::string& path, const SavedIteration& saved);
+  // What was saved into a fast directory is in the durable one, too.
+  void durable(const std::string& path, const DurableIteration& copied);
   void evaluation(std::int64_t iteration, const std::string& name, double loss, std::int64_t tokens);
   void end(const std::string& status);
 

@@ -4,9 +4,12 @@
 
 #include "base/cli.h"
 #include "base/log.h"
+#include "base/files.h"
 #include "ckpt/store.h"
 #include "engine/checkpoint.h"
+#include "engine/save_agreement.h"
 #include "train/remembered_options.h"
+#include "train/resume.h"
 
 namespace mt {
 
@@ -41,21 +44,102 @@ CheckpointMeta meta_of(const TrainingRun& run) {
   return meta;
 }
 
-void report(TrainingRun& run, const SavedIteration& saved) {
+// Where a save goes first. Only what is durable is kept by the retain rule; save_local keeps the newest.
+SaveTarget first_target(const TrainingOptions& o) {
+  const Codec codec = codec_of(o.ckpt_codec);
+  return o.save_local.empty() ? SaveTarget{o.save, o.save_retain_interval, codec} : SaveTarget{o.save_local, 0, codec};
+}
+
+std::string path_of(const fs::path& root, std::int64_t iteration) { return (root / iteration_name(iteration)).string(); }
+
+void report(TrainingRun& run, const DurableIteration& copied) {
+  if (run.report) run.report->durable(path_of(run.options.save, copied.iteration), copied);
+}
+
+// A save is complete: the copy of it begins, after the one before.
+void saved(TrainingRun& run, const SavedIteration& saved) {
+  if (run.durable_copy) {
+    if (const auto copied = run.durable_copy->finish()) report(run, *copied);
+    run.durable_copy->start(saved.iteration);
+  }
   if (!run.report) return;
-  const auto path = std::filesystem::path(run.options.save) / iteration_name(saved.iteration);
-  run.report->checkpoint(path.string(), saved);
+  run.report->checkpoint(path_of(first_target(run.options).root, saved.iteration), saved);
   const auto& w = saved.written;
   if (codec_of(run.options.ckpt_codec) != Codec::none && w.file_bytes > 0)
     log::info("packed to {:.1f} % of {} bytes, {:.2f} GB/s with the disk", 100.0 * static_cast<double>(w.file_bytes) /
               static_cast<double>(w.tensor_bytes), w.tensor_bytes, static_cast<double>(w.tensor_bytes) / w.seconds / 1e9);
 }
 
+// Of a run that does not continue what lies in --save: the first iteration it can write there.
+std::optional<std::int64_t> first_save(const TrainingOptions& o, const Reader* reader) {
+  if (!reader || o.finetune) return o.train_iters > 0 ? 1 : 0;
+  std::error_code ec;
+  const auto save = std::filesystem::weakly_canonical(o.save, ec);
+  // An iteration in --save may be a link to one that was moved elsewhere.
+  const auto named = std::filesystem::absolute(reader->dir(), ec).lexically_normal().parent_path();
+  if (std::filesystem::weakly_canonical(reader->dir(), ec).parent_path() == save) return std::nullopt;
+  if (std::filesystem::weakly_canonical(named, ec) == save) return std::nullopt;
+  return reader->manifest().meta.iteration + 1;
+}
+
+// Whose save_local it is: its checkpoints are on their way to one --save.
+constexpr const char* kOwnerName = ".on_the_way_to";
+
+void claim(const std::string& local, const std::string& save) {
+  const auto file = fs::path(local) / kOwnerName;
+  const auto mine = fs::weakly_canonical(fs::absolute(save)).string();
+  if (!fs::exists(file)) return write_file_atomic(file, mine + "\n");
+  const auto theirs = read_file(file);
+  if (theirs != mine + "\n")
+    throw Error(Code::config, "holds saves on their way to " + theirs.substr(0, theirs.find('\n')), local,
+                "name another --save-local, or remove it");
+}
+
+void lock_local(TrainingRun& run, const Reader* reader) {
+  const auto& o = run.options;
+  try {
+    // A run that goes on from --save goes on with what was on its way there.
+    const auto free_from = first_save(o, reader);
+    run.local_lock.emplace(o.save_local, newer_local(o) ? std::nullopt : free_from);
+  } catch (const Error& e) {
+    throw Error(e.code(), e.message(), e.where(), "name another --save-local, or remove it");
+  }
+  claim(o.save_local, o.save);
+}
+
 }  // namespace
 
+void lock_saves(TrainingRun& run, const Reader* reader) {
+  const auto& o = run.options;
+  if (o.save.empty()) return;
+  if (run.speaks()) run.save_lock.emplace(o.save, first_save(o, reader));
+  if (o.save_local.empty()) return;
+  if (run.speaks()) lock_local(run, reader);
+  run.world.barrier(run.stream).wait_host();
+  if (any_rank(run.stream, run.world, !fs::exists(fs::path(o.save_local) / kOwnerName)))
+    throw Error(Code::config, "is not one directory for all ranks", o.save_local,
+                "name a --save-local that all ranks see, or save straight into --save");
+}
+
+void prepare_saves(TrainingRun& run, const Reader* reader) {
+  const auto& o = run.options;
+  if (o.save.empty()) return;
+  if (o.async_save)
+    run.async_saver = std::make_unique<AsyncSaver>(first_target(o), TrainingState{run.stream, run.groups, *run.store, *run.optimizer});
+  if (o.save_local.empty()) return;
+  run.durable_copy = std::make_unique<DurableCopy>(
+      o.save_local, SaveTarget{o.save, o.save_retain_interval, codec_of(o.ckpt_codec)}, run.stream, run.world);
+  std::error_code ec;
+  if (!reader || !fs::equivalent(reader->dir().parent_path(), o.save_local, ec)) return;
+  if (run.speaks()) log::info("iteration {} is not in {} yet: it is copied there", reader->manifest().meta.iteration, o.save);
+  run.durable_copy->start(reader->manifest().meta.iteration);
+}
+
 void save_checkpoint(TrainingRun& run) {
-  if (run.async_saver && run.async_saver->under_way()) {
-    if (run.speaks()) log::warn("the save before is still under way: training waits for it");
+  const bool saving = run.async_saver && run.async_saver->under_way();
+  const bool copying = run.durable_copy && run.durable_copy->under_way();
+  if (saving || copying) {
+    if (run.speaks()) log::warn("the {} before is still under way: training waits for it", saving ? "save" : "copy of the save");
     finish_save(run);
   }
   run.phase("save");
@@ -64,20 +148,24 @@ void save_checkpoint(TrainingRun& run) {
   run.saved_iteration = run.at.iteration;
   if (run.async_saver) return run.async_saver->start(meta);
   const auto start = Clock::now();
-  const auto written = save_training({run.options.save, run.options.save_retain_interval, codec_of(run.options.ckpt_codec)}, meta,
-                                     {run.stream, run.groups, *run.store, *run.optimizer});
-  report(run, {meta.iteration, written, seconds_since(start), seconds_since(start)});
+  const auto written = save_training(first_target(run.options), meta, {run.stream, run.groups, *run.store, *run.optimizer});
+  saved(run, {meta.iteration, written, seconds_since(start), seconds_since(start)});
 }
 
 void follow_save(TrainingRun& run) {
+  if (run.durable_copy)
+    if (const auto copied = run.durable_copy->poll()) report(run, *copied);
   if (!run.async_saver) return;
-  if (const auto saved = run.async_saver->poll()) report(run, *saved);
+  if (const auto done = run.async_saver->poll()) saved(run, *done);
 }
 
 void finish_save(TrainingRun& run) {
-  if (!run.async_saver) return;
-  if (run.async_saver->under_way()) run.phase("save");
-  if (const auto saved = run.async_saver->finish()) report(run, *saved);
+  const auto under_way = [](const auto& save) { return save && save->under_way(); };
+  if (under_way(run.async_saver) || under_way(run.durable_copy)) run.phase("save");
+  if (run.async_saver)
+    if (const auto done = run.async_saver->finish()) saved(run, *done);
+  if (run.durable_copy)
+    if (const auto copied = run.durable_copy->finish()) report(run, *copied);
 }
 
 }  // namespace mt

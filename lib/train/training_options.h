@@ -116,6 +116,7 @@ struct TrainingOptions {
   std::int64_t exit_interval = 0;      // leave at iterations that are multiples of it; 0: never
 
   std::string save, load;
+  std::string save_local;  // saves go there first and are copied to `save` beside training; empty: straight to `save`
   std::int64_t save_interval = 0, save_retain_interval = 0;
   bool async_save = false;
   std::string ckpt_codec = "none";  // a name of ckpt/store.h

@@ -16,6 +16,7 @@
 #include "train/pipeline_schedule.h"
 #include "train/rank_memory.h"
 #include "train/resume.h"
+#include "train/save.h"
 #include "train/trace_file.h"
 
 namespace mt {
@@ -57,18 +58,6 @@ void require_place(const std::string& file, const std::filesystem::path& record)
     throw Error(Code::config, "what is there is no trace, and one would overwrite it", file, "name another --trace");
 }
 
-// Of a run that does not continue what lies in --save: the first iteration it can write there.
-std::optional<std::int64_t> first_save(const TrainingOptions& o, const Reader* reader) {
-  if (!reader || o.finetune) return o.train_iters > 0 ? 1 : 0;
-  std::error_code ec;
-  const auto save = std::filesystem::weakly_canonical(o.save, ec);
-  // An iteration in --save may be a link to one that was moved elsewhere.
-  const auto named = std::filesystem::absolute(reader->dir(), ec).lexically_normal().parent_path();
-  if (std::filesystem::weakly_canonical(reader->dir(), ec).parent_path() == save) return std::nullopt;
-  if (std::filesystem::weakly_canonical(named, ec) == save) return std::nullopt;
-  return reader->manifest().meta.iteration + 1;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const TrainerHooks& looking)
@@ -88,7 +77,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (speaks())
     for (const auto& notice : o.notices) log::warn("{}", notice);
   const auto reader = find_checkpoint(*this);
-  if (!o.save.empty() && speaks()) save_lock.emplace(o.save, first_save(o, reader.get()));
+  lock_saves(*this, reader.get());
   const Placement placement = place(o.parallel);
   const Coordinate here = placement.coordinates[static_cast<std::size_t>(world.rank())];
   auto specs = param_specs(model, o.parallel, here);
@@ -113,9 +102,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   phase("initialize");
   optimizer->initialize(stream, groups, o.seed);
   if (reader) load_checkpoint(*this, *reader);
-  if (o.async_save && !o.save.empty())
-    async_saver = std::make_unique<AsyncSaver>(SaveTarget{o.save, o.save_retain_interval, codec_of(o.ckpt_codec)},
-                                               TrainingState{stream, groups, *store, *optimizer});
+  prepare_saves(*this, reader.get());
   step_flop = step_flops(model, o.parallel, o.batch);
   if (speaks()) report = std::make_unique<RunReporter>(o, "mt-train", reader != nullptr && !o.finetune);
 }

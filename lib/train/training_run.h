@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "ckpt/save_lock.h"
 #include "engine/async_save.h"
+#include "engine/durable_copy.h"
 #include "engine/executor.h"
 #include "layout/flops.h"
 #include "optim/optimizer.h"
@@ -69,8 +70,10 @@ struct TrainingRun {
   std::map<int, Lane> lanes;  // by number of micro-batches
   std::optional<SourceLosses> source_losses;  // of a blend; nothing where acts are waits
   std::unique_ptr<RunReporter> report;  // rank 0 alone
-  std::optional<SaveLock> save_lock;    // rank 0 alone
-  std::unique_ptr<AsyncSaver> async_saver;  // with async_save; after the lock, so that it ends its writing before
+  std::optional<SaveLock> save_lock, local_lock;  // rank 0 alone
+  // After the locks, so that they end their writing before.
+  std::unique_ptr<AsyncSaver> async_saver;    // with async_save
+  std::unique_ptr<DurableCopy> durable_copy;  // with save_local
   Position at;
   std::int64_t saved_iteration = -1;
   double peak_flop_per_s = 0;
