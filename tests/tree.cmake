@@ -37,7 +37,7 @@ mt_script_test(lint.self_test lint/self_test.sh LABELS lint)
 mt_script_test(lint.floors lint/floors.sh LABELS lint)
 mt_script_test(lint.sizes lint/sizes.sh LABELS lint)
 mt_script_test(lint.names lint/names.sh LABELS lint)
-mt_script_test(lint.headers_alone lint/headers_alone.sh LABELS lint
+mt_script_test(lint.headers_alone lint/headers_alone.sh LABELS "lint;slow"
   ARGS "${CMAKE_CXX_COMPILER}" "${CMAKE_BINARY_DIR}/generated" ${mpi_flags})
 set_tests_properties(lint.headers_alone PROPERTIES PROCESSORS 2)
 mt_script_test(lint.man_pages lint/man_pages.sh LABELS "lint;man" ARGS ${tools})
