@@ -22,10 +22,10 @@ namespace {
 
 struct Arguments {
   std::string from, to, load, save, family, like, transformer_impl;
-  std::optional<std::int64_t> iteration, vocab_size;
+  std::optional<std::int64_t> iteration, vocab_size, write_as;
   std::optional<int> tp, pp, ep;
   double max_shard_gb = 5;
-  bool force = false;
+  bool force = false, weights_only = false;
 };
 
 // What makes a model usable beside its weights, and is the same before and after training.
@@ -67,7 +67,7 @@ int to_hf(const Arguments& a, bool json) {
 
 template <Converted (*import)(const ModelImport&, const BytesDone&)>
 int from_model(const Arguments& a, bool json) {
-  const ModelImport what{a.load, a.save, a.iteration.value_or(0), cli::version()};
+  const ModelImport what{a.load, a.save, a.write_as.value_or(0), cli::version()};
   const OneSave lock(a.save, what.iteration, a.force);
   LateProgress progress("converting");
   tell(import(what, std::ref(progress)), "native", json);
@@ -92,7 +92,7 @@ int to_megatron(const Arguments& a, bool json) {
 }
 
 int from_megatron(const Arguments& a, bool json) {
-  const MegatronImport what{a.load, a.save, a.iteration, a.vocab_size, cli::version()};
+  const MegatronImport what{a.load, a.save, a.iteration, a.vocab_size, cli::version(), a.weights_only};
   const OneSave lock(a.save, megatron_iteration(megatron_directory(a.load, a.iteration)), a.force);
   LateProgress progress("converting");
   tell(import_megatron(what, std::ref(progress)), "native", json);
@@ -126,9 +126,12 @@ std::vector<std::string> names_of(bool (*wanted)(const Format&)) {
 
 // Where the format is not said, what lies there says it.
 std::string format_of(const Arguments& a) {
-  if (!a.from.empty()) return a.from;
   std::error_code ec;
   if (!fs::exists(a.load, ec)) throw Error(Code::io, "no such directory", a.load);
+  if (a.from.rfind("megatron", 0) == 0)
+    if (const auto found = foreign_format(a.load, a.iteration); found.rfind("megatron", 0) == 0 && found != a.from)
+      throw Error(Code::config, fmt::format("--from says {}, and {} lies there", a.from, format_named(found).text), a.load, "without --from it is recognised");
+  if (!a.from.empty()) return a.from;
   const auto found = foreign_format(a.load, a.iteration);
   if (found.empty()) return "native";
   log::info("{}: {}", a.load, format_named(found).text);
@@ -140,6 +143,11 @@ void require_direction(const Arguments& a, const std::string& from, const std::s
   if (to != "hf" && (!a.family.empty() || !a.like.empty()))
     throw Error(Code::usage, "--hf-family and --like are for --to hf", "", from == "native" ? "" : "what lies there says the family");
   if (a.vocab_size && from.rfind("megatron", 0) != 0) throw Error(Code::usage, "is for --from megatron", "--vocab-size");
+  const bool model = from == "hf" || from == "meta" || from == "gguf";
+  if (model && a.iteration) throw Error(Code::usage, "is the iteration to read, and " + from + " has none", "--ckpt-step", "--iteration is the one to write it as");
+  if (!model && a.write_as) throw Error(Code::usage, "is for --from hf, meta or gguf", "--iteration", "what has an iteration keeps it");
+  if (a.write_as && *a.write_as < 0) throw Error(Code::usage, fmt::format("wanted 0 or more, found {}", *a.write_as), "--iteration");
+  if (a.weights_only && from.rfind("megatron", 0) != 0) throw Error(Code::usage, "is for --from megatron", "--weights-only", "no other format has more");
   if (to != "megatron" && (a.tp || a.pp || a.ep)) throw Error(Code::usage, "target sizes are for --to megatron", "", "torch_dist is loaded by any layout");
   if (to.rfind("megatron", 0) != 0 && !a.transformer_impl.empty()) throw Error(Code::usage, "is for --to megatron", "--transformer-impl");
 }
@@ -170,8 +178,10 @@ cli::Command convert_command() {
                 .choices = names_of([](const Format&) { return true; });
             table.add("to", a->to, "F", "native, hf, megatron or megatron-dist; native, of ours hf, when not given")
                 .choices = names_of([](const Format& f) { return f.from_native != nullptr; });
-            table.add("ckpt-step", a->iteration, "N", "iteration to read instead of the tracker's, or to write a model as (0)");
+            table.add("ckpt-step", a->iteration, "N", "iteration to read instead of the tracker's");
+            table.add("iteration", a->write_as, "N", "from hf, meta or gguf, which have none: the one to write it as (0)");
             table.add("vocab-size", a->vocab_size, "N", "from megatron: tokens without padding, where its args do not say");
+            table.add("weights-only", a->weights_only, "", "from megatron: leave behind what the optimizer keeps and where the run stood");
             table.add("target-tensor-parallel-size", a->tp, "N", "to megatron: tensor ranks it is for (1)");
             table.add("target-pipeline-parallel-size", a->pp, "N", "to megatron: pipeline ranks it is for (1)");
             table.add("target-expert-parallel-size", a->ep, "N", "to megatron: expert ranks it is for (1)");

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "mt-ckpt/commands.h"
+#include "mt-ckpt/opened.h"
 
 namespace mt {
 namespace {
@@ -16,9 +17,10 @@ struct Arguments {
   bool all = false;
 };
 
-// Elements have been compared: dtype and shape are the same.
+// Elements have been compared: shapes are the same.
 bool compared(const TensorDifference& d) {
-  return d.kind_of == TensorDifference::Kind::same || d.kind_of == TensorDifference::Kind::values;
+  using Kind = TensorDifference::Kind;
+  return d.kind_of == Kind::same || d.kind_of == Kind::values || d.kind_of == Kind::dtype;
 }
 
 Json difference_json(const TensorDifference& d) {
@@ -37,18 +39,20 @@ void print(const TensorDifference& d, bool json) {
 int diff(const Arguments& a, bool json) {
   if (a.paths.size() != 2)
     throw Error(Code::usage, fmt::format("wanted two checkpoints, found {}", a.paths.size()), "", "see --help");
-  const auto first = resolve_and_tell(a.paths[0], std::nullopt), second = resolve_and_tell(a.paths[1], std::nullopt);
-  std::int64_t tensors = 0, differ = 0, elements = 0, elements_differ = 0;
+  const Opened first = open_tensors(a.paths[0], std::nullopt, a.kind == "weight"), second = open_tensors(a.paths[1], std::nullopt, a.kind == "weight");
+  std::int64_t tensors = 0, differ = 0, dtypes = 0, alone = 0, elements = 0, elements_differ = 0;
   double largest = 0;
   std::string first_name, largest_name;
   if (!json) cli::row({"tensor", "kind", "difference", "differ", "elements", "largest", "first_at"});
   // Hashes are compared too: a damaged file is told as damage, not as a difference.
-  diff_checkpoints(Reader(first.dir), Reader(second.dir), a.kind.empty() ? DiffOptions{} : DiffOptions{{a.kind}}, [&](const TensorDifference& d) {
+  diff_tensors(*first.tensors, *second.tensors, a.kind.empty() ? DiffOptions{} : DiffOptions{{a.kind}}, [&](const TensorDifference& d) {
     ++tensors;
     elements += d.num_elements;
     if (compared(d)) elements_differ += d.num_differ;
     if (d.kind_of != TensorDifference::Kind::same) {
       ++differ;
+      dtypes += d.kind_of == TensorDifference::Kind::dtype && d.num_differ == 0 ? 1 : 0;
+      alone += d.kind != "weight" && (d.kind_of == TensorDifference::Kind::only_in_a || d.kind_of == TensorDifference::Kind::only_in_b) ? 1 : 0;
       if (first_name.empty()) first_name = d.name;
       if (compared(d) && (d.largest > largest || largest_name.empty())) largest_name = d.name, largest = std::max(largest, d.largest);
     }
@@ -72,16 +76,18 @@ int diff(const Arguments& a, bool json) {
   if (differ > 0)
     log::info("{} of {} tensors differ, first {}, largest difference in {}", differ, tensors, first_name,
               known ? largest_name : "-");
+  if (dtypes > 0) log::info("{} of them in dtype alone: all their values are equal", dtypes);
+  if (alone > 0 && alone == differ) log::info("all of them are state that one side does not have: --kind weight compares weights alone");
   return differ == 0 ? 0 : static_cast<int>(Code::difference);
 }
 
 }  // namespace
 
 cli::Command diff_command() {
-  return {"diff", "compare two checkpoints tensor by tensor, bit by bit, whatever their layouts",
+  return {"diff", "compare two checkpoints tensor by tensor, bit by bit, whatever their layouts and formats",
           [](OptionTable& table, const cli::Shared& shared) -> std::function<int()> {
             auto a = std::make_shared<Arguments>();
-            table.positional(a->paths, "A B", "two checkpoints: --save directories or iter_0000000 in them");
+            table.positional(a->paths, "A B", "two checkpoints: --save directories or iter_0000000 in them, or what convert reads");
             table.add("kind", a->kind, "WORD", "compare only this kind: weight, master, exp_avg ...");
             table.add("all", a->all, "", "a row for every tensor, not only for the first that differs");
             return [a, &shared] { return diff(*a, shared.json); };

@@ -62,10 +62,13 @@ Summary summary_of(const std::string& path, std::optional<std::int64_t> iteratio
 std::string foreign_format(const std::string& path, std::optional<std::int64_t> iteration) {
   std::error_code ec;
   if (!fs::exists(path, ec)) return "";
-  if (is_gguf(path)) return "gguf";
   const auto format = detect_format(path);
   if (format == CheckpointFormat::native) return "";
-  if (holds_meta_model(path)) return "meta";
+  const bool megatron = format == CheckpointFormat::megatron_torch || format == CheckpointFormat::megatron_torch_dist;
+  if (iteration && is_foreign(format) && !megatron)
+    throw Error(Code::usage, fmt::format("{} is a model of {} and has no iterations", path, format_name(format)), "--ckpt-step");
+  if (format == CheckpointFormat::gguf) return "gguf";
+  if (format == CheckpointFormat::meta) return "meta";
   if (format == CheckpointFormat::hugging_face || fs::exists(fs::path(path) / "config.json", ec)) return "hf";
   if (format == CheckpointFormat::megatron_torch) return "megatron";
   if (format == CheckpointFormat::megatron_torch_dist) return "megatron-dist";

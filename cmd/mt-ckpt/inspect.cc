@@ -33,9 +33,13 @@ int list(const std::string& root, bool json) {
   const auto all = list_iterations(root);
   if (!json) cli::row({"iteration", "state", "tracked", "consumed_samples", "bytes", "path", "problem"});
   for (const auto& i : all) {
-    const std::string state = i.temporary ? "unfinished" : i.complete                           ? "complete"
+    const auto format = i.complete || i.soundness == Soundness::unreadable ? CheckpointFormat::unknown : detect_format(i.dir);
+    const std::string state = i.temporary                            ? "unfinished"
+                              : i.complete                           ? "complete"
                               : i.soundness == Soundness::unreadable ? "unreadable"
+                              : is_foreign(format)                   ? "foreign"
                                                                      : "incomplete";
+    const std::string problem = state == "foreign" ? fmt::format("{}: mt-ckpt convert makes one of ours of it", format_name(format)) : i.problem;
     std::int64_t samples = 0;
     std::uint64_t bytes = 0;
     if (i.complete) {
@@ -45,10 +49,10 @@ int list(const std::string& root, bool json) {
     }
     if (json)
       cli::object({{"iteration", i.iteration}, {"state", state}, {"tracked", i.tracked}, {"consumed_samples", samples},
-                   {"bytes", bytes}, {"path", i.dir.string()}, {"problem", i.problem}});
+                   {"bytes", bytes}, {"path", i.dir.string()}, {"problem", problem}});
     else
       cli::row({std::to_string(i.iteration), state, i.tracked ? "yes" : "no", std::to_string(samples),
-                std::to_string(bytes), i.dir.string(), i.problem});
+                std::to_string(bytes), i.dir.string(), problem});
   }
   if (all.empty()) log::info("no checkpoints in {}", root);
   try {

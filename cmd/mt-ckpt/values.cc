@@ -14,6 +14,7 @@
 #include "ckpt/store.h"
 #include "ckpt/tensor_scan.h"
 #include "mt-ckpt/commands.h"
+#include "mt-ckpt/opened.h"
 
 namespace mt {
 namespace {
@@ -59,15 +60,15 @@ Box box_of_range(const std::string& text, const Dims& shape) {
   return box;
 }
 
-const TensorEntry& tensor_named(const Reader& reader, const std::string& name, const std::string& kind) {
-  if (const auto* t = reader.manifest().find(name, kind)) return *t;
+const TensorBox& tensor_named(const Opened& opened, const std::string& name, const std::string& kind) {
+  if (const auto* t = opened.tensors->find(name, kind)) return *t;
   std::vector<std::string> names;
-  for (const auto& t : reader.manifest().tensors)
+  for (const auto& t : opened.tensors->tensors())
     if (t.kind == kind) names.push_back(t.name);
-  if (names.empty()) throw Error(Code::config, "no tensor of kind " + kind, reader.dir().string(), "mt-ckpt info --tensors");
+  const char* hint = opened.format.empty() ? "mt-ckpt info --tensors" : "names are ours: mt-ckpt stats lists them";
+  if (names.empty()) throw Error(Code::config, "no tensor of kind " + kind, opened.dir.string(), hint);
   const auto near = nearest_name(name, names);
-  throw Error(Code::config, "no tensor " + tensor_text(name, kind), reader.dir().string(),
-              near.empty() ? "mt-ckpt info --tensors" : "did you mean " + near + "?");
+  throw Error(Code::config, "no tensor " + tensor_text(name, kind), opened.dir.string(), near.empty() ? hint : "did you mean " + near + "?");
 }
 
 bool is_whole(DType t) {
@@ -100,7 +101,7 @@ Json value_json(DType t, const std::byte* at) {
 // Rows along the last dimension; a row may come in several blocks.
 class RowPrinter {
  public:
-  RowPrinter(const TensorEntry& t, const Box& part, bool json)
+  RowPrinter(const TensorBox& t, const Box& part, bool json)
       : t_(t), json_(json), width_(part.extent.empty() ? 1 : part.extent.back()), at_(part.offset), part_(part) {}
 
   void take(const std::byte* elements, std::int64_t n) {
@@ -125,7 +126,7 @@ class RowPrinter {
     }
   }
 
-  const TensorEntry& t_;
+  const TensorBox& t_;
   bool json_;
   std::int64_t width_, filled_ = 0;
   Dims at_;
@@ -139,7 +140,7 @@ void write_out(const void* bytes, std::size_t n) {
 }
 
 // numpy's format, version 1.0: bf16 and fp8, which it has no name for, as f32.
-void write_npy(const Reader& reader, const TensorEntry& t, const Box& part) {
+void write_npy(const TensorSource& source, const TensorBox& t, const Box& part) {
   const char* names[] = {"<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "<u2", "|i1", "|u1"};
   const DType types[] = {DType::f64, DType::f32, DType::f16, DType::i64, DType::i32, DType::i16, DType::u16, DType::i8, DType::u8};
   const char* name = nullptr;
@@ -158,7 +159,7 @@ void write_npy(const Reader& reader, const TensorEntry& t, const Box& part) {
   write_out(head.data(), head.size());
   const auto width = static_cast<std::size_t>(bytes_of(t.dtype, 1));
   std::vector<float> wide;
-  scan_tensor(reader, t, part, [&](const Box& box, const std::byte* at) {
+  scan_tensor(source, t, part, [&](const Box& box, const std::byte* at) {
     if (name != nullptr) return write_out(at, static_cast<std::size_t>(box.size()) * width);
     wide.clear();
     for (std::int64_t i = 0; i < box.size(); ++i, at += width) wide.push_back(static_cast<float>(element_value(t.dtype, at)));
@@ -171,29 +172,30 @@ int cat(const Arguments& a, bool json) {
     throw Error(Code::usage, fmt::format("wanted CHECKPOINT and TENSOR, found {} word{}", a.paths.size(), a.paths.size() == 1 ? "" : "s"),
                 "", "mt-ckpt info --tensors says what there is");
   if (json && a.format != "text") throw Error(Code::usage, "--json and --format npy exclude each other");
-  const Reader reader(resolve_and_tell(a.paths[0], a.iteration).dir);
-  const TensorEntry& t = tensor_named(reader, a.paths[1], a.kind);
+  const Opened opened = open_tensors(a.paths[0], a.iteration, a.kind == "weight");
+  const TensorBox& t = tensor_named(opened, a.paths[1], a.kind);
   const Box part = box_of_range(a.range, t.shape);
   if (a.format == "npy") {
-    write_npy(reader, t, part);
+    write_npy(*opened.tensors, t, part);
   } else {
     RowPrinter rows(t, part, json);
-    scan_tensor(reader, t, part, [&](const Box& box, const std::byte* at) { rows.take(at, box.size()); });
+    scan_tensor(*opened.tensors, t, part, [&](const Box& box, const std::byte* at) { rows.take(at, box.size()); });
   }
   if (std::fflush(stdout) != 0) throw Error(Code::io, "cannot write", "standard output");
   return 0;
 }
 
 int stats(const Arguments& a, bool json) {
-  const Reader reader(resolve_and_tell(only_argument(a.paths, "CHECKPOINT"), a.iteration).dir);
-  std::int64_t tensors = 0, bad = 0;
+  const Opened opened = open_tensors(only_argument(a.paths, "CHECKPOINT"), a.iteration, a.kind == "weight");
+  std::int64_t tensors = 0, nan = 0, infinite = 0;
   if (!json)
     cli::row({"tensor", "kind", "dtype", "shape", "elements", "min", "max", "mean", "std", "rms", "zeros", "nan", "inf"});
-  for (const auto& t : reader.manifest().tensors) {
+  for (const auto& t : opened.tensors->tensors()) {
     if (!a.kind.empty() && t.kind != a.kind) continue;
     ++tensors;
-    const TensorStats s = stats_of(reader, t);
-    bad += s.nan + s.infinite;
+    const TensorStats s = stats_of(*opened.tensors, t);
+    nan += s.nan;
+    infinite += s.infinite;
     if (json) {
       cli::object({{"tensor", t.name}, {"kind", t.kind}, {"dtype", dtype_name(t.dtype)}, {"shape", t.shape},
                    {"elements", s.elements}, {"min", s.least}, {"max", s.most}, {"mean", s.mean}, {"std", s.deviation},
@@ -205,8 +207,8 @@ int stats(const Arguments& a, bool json) {
     for (const auto n : {s.zeros, s.nan, s.infinite}) row.push_back(std::to_string(n));
     cli::row(row);
   }
-  if (tensors == 0) throw Error(Code::config, "no tensor of kind " + a.kind, reader.dir().string(), "mt-ckpt info --tensors");
-  if (bad > 0) log::warn("{} elements are not finite", bad);
+  if (tensors == 0) throw Error(Code::config, "no tensor of kind " + a.kind, opened.dir.string(), "mt-ckpt info --tensors");
+  if (nan + infinite > 0) log::warn("not finite: {} elements are NaN, {} infinite", nan, infinite);
   return 0;
 }
 

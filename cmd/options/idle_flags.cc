@@ -9,7 +9,7 @@ void note_idle_flags(const OptionTable& table, const std::vector<IdleFlags>& row
   if (comm::launched_rank().rank != 0) return;
   for (const auto& row : rows)
     for (const auto& flag : row.flags)
-      if (row.idle && table.given(flag)) log::warn("--{} does nothing {}", flag, row.reason);
+      if (row.idle && (table.given(flag) || (row.off_too && table.taken_back(flag)))) log::warn("--{} does nothing {}", flag, row.reason);
 }
 
 std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
@@ -71,13 +71,18 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
        {"fim-rate", "fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
         "fim-middle-token", "fim-suffix-token", "fim-pad-token", "fim-eod-token"}, "without --fim-data"},
       {!o.data.sft, {"sft-tokenizer-prompt-format", "sft-pack-lines"}, "without --sft"}};
-  // Where the model comes from the checkpoint, every flag of its shape is idle; dropout and the vocabulary too.
-  rows.push_back({o.use_checkpoint_args && !o.load.empty() && !o.load_if_present,
+  // Where the model comes from the checkpoint, every flag of its shape is idle, dropout's too, be it said to be off.
+  const bool given = o.use_checkpoint_args && !o.load.empty() && !o.load_if_present;
+  rows.push_back({given,
                   {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "kv-channels",
                    "num-query-groups", "group-query-attention", "max-position-embeddings", "position-embedding-type",
-                   "rotary-base", "rotary-percent", "normalization", "norm-epsilon", "qk-layernorm", "swiglu",
-                   "attention-dropout", "hidden-dropout"},
-                  "with --use-checkpoint-args"});
+                   "rotary-base", "rotary-percent", "rotary-interleaved", "use-rope-scaling", "rope-scaling-factor", "normalization",
+                   "norm-epsilon", "qk-layernorm", "swiglu", "squared-relu", "openai-gelu", "no-bias-gelu-fusion", "disable-bias-linear",
+                   "add-qkv-bias", "untie-embeddings-and-output-weights", "make-vocab-size-divisible-by", "attention-dropout",
+                   "hidden-dropout", "num-experts", "moe-layer-freq", "moe-ffn-hidden-size", "moe-router-topk",
+                   "moe-shared-expert-intermediate-size"},
+                  "with --use-checkpoint-args", true});
+  rows.push_back({given, {"vocab-size"}, "to the model with --use-checkpoint-args"});
   return rows;
 }
 

@@ -16,6 +16,7 @@ struct IdleFlags {
   bool idle = false;
   std::vector<std::string> flags;
   std::string reason;  // "without --save", "beside --greedy"
+  bool off_too = false;  // a switch that was said to be off is one of them
 };
 
 // Warn once for each flag of a row that is idle and was given; on the first rank of a job alone.

@@ -497,7 +497,7 @@ void OptionTable::assign(const Setting& setting) {
     if (!e.where().empty()) throw;
     throw Error(e.code(), e.message(), where, e.hint());
   }
-  if (row.off_is_absent && setting.values == std::vector<std::string>{"false"}) given_.erase(row.name);
+  if (row.off_is_absent && setting.values == std::vector<std::string>{"false"}) given_[row.name].clear();
   else given_[row.name] = setting.source;
 }
 
@@ -523,11 +523,15 @@ void OptionTable::parse(int argc, const char* const* argv) {
       if (winner[s.name] == &s) assign(s);
 }
 
-bool OptionTable::given(const std::string& name) const {
+const std::string* OptionTable::source_of(const std::string& name) const {
   const OptionRow* row = find(name);
   MT_CHECK(row != nullptr, "{} has no --{}", tool_, name);
-  return given_.count(row->name) > 0;
+  const auto found = given_.find(row->name);
+  return found == given_.end() ? nullptr : &found->second;
 }
+bool OptionTable::given(const std::string& name) const { return source_of(name) && !source_of(name)->empty(); }
+bool OptionTable::taken_back(const std::string& name) const { return source_of(name) && source_of(name)->empty(); }
+
 
 std::string OptionTable::short_usage() const {
   std::string text = "usage: " + tool_ + (usage_.empty() ? "" : " " + usage_);

@@ -101,6 +101,8 @@ class OptionTable {
   void parse(int argc, const char* const* argv);
   // True if the row was set by flag, environment or file.
   bool given(const std::string& name) const;
+  // True if the last word on a switch was that it is off, as it is without a word.
+  bool taken_back(const std::string& name) const;
 
   std::string help() const;
   std::string short_usage() const;
@@ -120,6 +122,7 @@ class OptionTable {
   std::vector<Setting> read_config(const std::string& path) const;
   std::string as_switch(const std::string& word) const;
   void assign(const Setting& setting);
+  const std::string* source_of(const std::string& name) const;
   std::string hint_for(const std::string& name) const;
 
   std::string tool_, usage_, summary_, group_;
@@ -127,7 +130,7 @@ class OptionTable {
   std::vector<std::string> known_;
   std::function<std::vector<std::string>(const std::vector<std::string>&)> rewrite_;
   std::map<std::string, std::string> aliases_;
-  std::map<std::string, std::string> given_;  // name -> where the value came from
+  std::map<std::string, std::string> given_;  // name -> where the value came from; "" for a switch that was taken back
   std::vector<std::string>* positional_ = nullptr;
   std::string positional_argument_, positional_help_;
 };

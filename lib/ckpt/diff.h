@@ -1,5 +1,5 @@
 #pragma once
-// Compare two checkpoints tensor by tensor, whatever layouts wrote them, in bounded memory.
+// Compare two checkpoints tensor by tensor, whatever layouts or programs wrote them, in bounded memory.
 //
 // Code: ckpt/diff.cc. Tests: tests/ckpt/diff_test.cc.
 
@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/reader.h"
+#include "ckpt/tensor_source.h"
 
 namespace mt {
 
 // How one tensor compares.
-//   kind_of     same: equal bits. values: equal dtype and shape, other bits. only_in_a, only_in_b; dtype; shape
-//   num_differ  elements whose bits differ
+//   kind_of     same: equal bits. values: equal dtype and shape, other bits. dtype: another one, compared by value.
+//               only_in_a, only_in_b; shape
+//   num_differ  elements whose bits differ; of two dtypes those whose values do (zeros are equal, and NaN are)
 //   largest     largest |a - b| among them; infinity where only one is finite or NaN; 0 when bits differ only in the
 //               sign of zero or in the payload of NaN
 //   at          coordinate of the first element that differs
@@ -37,8 +38,11 @@ struct DiffOptions {
 
 // Compare every tensor of `a`, in a's order, then those only in `b`. `visit` gets each as it is done, equal ones too,
 // and returns false to stop.
-//   fails  as Reader::read
-//   cost   reads both once (chunks at the border of two blocks twice); 64 MiB of memory
+//   fails  as TensorSource::read
+//   cost   reads both once (chunks at the border of two blocks twice); 64 MiB of memory, more where the second is wider
+void diff_tensors(const TensorSource& a, const TensorSource& b, const DiffOptions& options,
+                  const std::function<bool(const TensorDifference&)>& visit);
+// Of two checkpoints of ours.
 void diff_checkpoints(const Reader& a, const Reader& b, const DiffOptions& options,
                       const std::function<bool(const TensorDifference&)>& visit);
 

@@ -61,7 +61,17 @@ std::string complete_ones(const std::vector<IterationInfo>& all) {
   std::string s;
   for (const auto& i : all)
     if (i.complete && !i.temporary) s += fmt::format("{}{}", s.empty() ? "" : ", ", i.iteration);
-  return s.empty() ? "no iteration there is complete" : "complete there: " + s;
+  if (!s.empty()) return "complete there: " + s;
+  const auto other = std::find_if(all.begin(), all.end(), [](const IterationInfo& i) { return is_foreign(detect_format(i.dir)); });
+  if (other == all.end()) return "no iteration there is complete";
+  return fmt::format("what is there is another program's: mt-ckpt convert --load {} makes one of it", other->dir.string());
+}
+
+[[noreturn]] void not_ours(const fs::path& path) {
+  const auto format = detect_format(path);
+  if (!is_foreign(format)) throw Error(Code::config, "no checkpoint there", path.string(), "give a --save directory or an iter_0000000 in it");
+  throw Error(Code::config, fmt::format("holds a {} checkpoint, not one of mt", format_name(format)), path.string(),
+              fmt::format("mt-ckpt convert --load {} makes one of it", path.string()));
 }
 
 Resolved resolve_asked(const fs::path& root, std::int64_t iteration) {
@@ -69,6 +79,7 @@ Resolved resolve_asked(const fs::path& root, std::int64_t iteration) {
   if (!is_present(dir) || !is_folder(dir))
     throw Error(Code::config, fmt::format("no iteration {} there", iteration), root.string(),
                 complete_ones(list_iterations(root)));
+  if (is_foreign(detect_format(dir))) not_ours(dir);
   if (const auto c = condition_of(dir); !c.complete()) throw c.error(dir, complete_ones(list_iterations(root)));
   return {dir, iteration, {}};
 }
@@ -109,46 +120,7 @@ void note_leftovers(const fs::path& root, Resolved& r) {
   }
 }
 
-[[noreturn]] void not_ours(const fs::path& dir) {
-  const auto format = detect_format(dir);
-  throw Error(Code::config,
-              format == CheckpointFormat::unknown ? std::string("no checkpoint there")
-                                                  : fmt::format("holds a {} checkpoint, not one of mt",
-                                                                format_name(format)),
-              dir.string(),
-              format == CheckpointFormat::unknown ? std::string("give a --save directory or an iter_0000000 in it")
-                                                  : fmt::format("mt-ckpt convert --load {} makes one of it", dir.string()));
-}
-
 }  // namespace
-
-CheckpointFormat detect_format(const fs::path& dir) {
-  if (is_there(dir / kManifestName)) return CheckpointFormat::native;
-  if (is_there(dir / "metadata.json")) return CheckpointFormat::megatron_torch_dist;
-  if (!is_folder(dir)) return CheckpointFormat::unknown;
-  bool torch = false, weights = false;
-  for (const auto& e : entries_of(dir)) {
-    const auto name = e.path().filename().string(), extension = e.path().extension().string();
-    torch |= name.rfind("mp_rank_0", 0) == 0;
-    weights |= extension == ".safetensors" || extension == ".bin";
-  }
-  if (torch) return CheckpointFormat::megatron_torch;
-  if (is_there(dir / ".metadata")) return CheckpointFormat::torch_dcp;
-  if (weights && is_there(dir / "config.json")) return CheckpointFormat::hugging_face;
-  return CheckpointFormat::unknown;
-}
-
-const char* format_name(CheckpointFormat format) {
-  switch (format) {
-    case CheckpointFormat::native: return "native";
-    case CheckpointFormat::megatron_torch_dist: return "Megatron torch_dist";
-    case CheckpointFormat::megatron_torch: return "Megatron torch";
-    case CheckpointFormat::torch_dcp: return "torch DCP";
-    case CheckpointFormat::hugging_face: return "Hugging Face";
-    case CheckpointFormat::unknown: break;
-  }
-  return "unknown";
-}
 
 std::optional<std::int64_t> read_tracker(const fs::path& root) {
   const auto path = root / kTrackerName;
@@ -164,13 +136,16 @@ std::optional<std::int64_t> read_tracker(const fs::path& root) {
 
 Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
   if (!is_present(path)) throw Error(Code::io, "no such checkpoint directory", path.string());
-  if (!is_folder(path)) throw Error(Code::config, "not a directory", path.string());
+  if (!is_folder(path)) {
+    if (is_foreign(detect_format(path))) not_ours(path);
+    throw Error(Code::config, "not a directory", path.string());
+  }
   // "dir/" has an empty file name; "." may stand for an iter directory.
   const auto clean = fs::weakly_canonical(path);
   if (const auto own = iteration_of(clean.filename().string())) {
     if (iteration && *iteration != *own)
       throw Error(Code::config, fmt::format("wanted iteration {}, this is {}", *iteration, *own), path.string());
-    if (!is_there(path / kManifestName) && detect_format(path) != CheckpointFormat::unknown) not_ours(path);
+    if (is_foreign(detect_format(path))) not_ours(path);
     if (const auto c = condition_of(path); !c.complete()) throw c.error(path);
     return {path, *own, {}};
   }
@@ -180,6 +155,8 @@ Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
   }
   if (iteration) return resolve_asked(path, *iteration);
 
+  // What Megatron's tracker calls "release".
+  if (const auto released = path / "release"; is_foreign(detect_format(released)) && list_iterations(path).empty()) not_ours(released);
   const auto tracker = read_tracker(path);
   if (!tracker) {
     if (list_iterations(path).empty()) not_ours(path);
@@ -189,7 +166,7 @@ Resolved resolve(const fs::path& path, std::optional<std::int64_t> iteration) {
   if (!is_present(dir) || !is_folder(dir))
     throw Error(Code::corrupt, fmt::format("the tracker names iteration {}, which is not there", *tracker),
                 (path / kTrackerName).string(), complete_ones(list_iterations(path)));
-  if (!is_there(dir / kManifestName) && detect_format(dir) != CheckpointFormat::unknown) not_ours(dir);
+  if (is_foreign(detect_format(dir))) not_ours(dir);
   if (const auto c = condition_of(dir); !c.complete()) {
     if (!c.can_be_passed_over()) throw c.error(dir);
     return newest_complete(path, fmt::format("{}: {}", dir.string(), c.problem));

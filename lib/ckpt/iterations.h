@@ -11,16 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/checkpoint_format.h"
 #include "ckpt/soundness.h"
 
 namespace mt {
-
-// Whose checkpoint a directory holds, told by its names alone: manifest.json is ours, metadata.json Megatron's
-// torch_dist, mp_rank_0* Megatron's legacy torch, .metadata plain torch DCP, config.json with *.safetensors or *.bin
-// Hugging Face.
-enum class CheckpointFormat { native, megatron_torch_dist, megatron_torch, torch_dcp, hugging_face, unknown };
-CheckpointFormat detect_format(const std::filesystem::path& dir);
-const char* format_name(CheckpointFormat format);
 
 // The checkpoint that an argument means, and what was passed over on the way, a sentence each, for the log.
 struct Resolved {
@@ -33,7 +27,7 @@ struct Resolved {
 //   path       a --save directory: the tracker decides, or `iteration` when given; or an iter_%07d directory itself
 //   gives      where the tracker's checkpoint is there but unfinished or damaged (ckpt/soundness.h), or there is no
 //              tracker at all: the newest complete one, with what was ignored in `ignored`
-//   fails      Error{io}: no such path; the tracker, or a checkpoint that counts before all that are complete, cannot be
+//   fails      Error{config}: another program's, with the command that makes one of ours of it. Error{io}: no such path; the tracker, or a checkpoint that counts before all that are complete, cannot be
 //              read (it is never passed over). Error{config}: no checkpoint in it; `iteration` not among them. Error{corrupt}:
 //              the tracker is empty, not a whole number, or names a directory that is not there; the asked one is
 //              incomplete or of a newer program, or every one that was saved there is. The hint lists what is complete. The same state on disk

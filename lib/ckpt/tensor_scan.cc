@@ -59,28 +59,25 @@ double element_value(DType t, const std::byte* p) {
   return 0;
 }
 
-void scan_tensor(const Reader& reader, const TensorEntry& t, const Box& part,
+void scan_tensor(const TensorSource& source, const TensorBox& t, const Box& part,
                  const std::function<void(const Box&, const std::byte*)>& visit) {
   const auto step = std::max<std::int64_t>(1, kBlockBytes / bytes_of(t.dtype, 1)), total = part.size();
   std::vector<std::byte> bytes;
   for (std::int64_t at = 0; at < total; at += step)
     for (Box box : boxes_of_range(part.extent, at, std::min(at + step, total))) {
       for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] += part.offset[d];
-      TensorRequest q;
-      q.what = {t.name, t.kind, t.dtype, t.shape, std::move(box)};
-      bytes.resize(std::max(bytes.size(), static_cast<std::size_t>(q.what.bytes())));
-      q.out = bytes.data();
-      reader.read({&q, 1});
-      visit(q.what.box, bytes.data());
+      bytes.resize(std::max(bytes.size(), static_cast<std::size_t>(bytes_of(t.dtype, box.size()))));
+      source.read(t, box, bytes.data());
+      visit(box, bytes.data());
     }
 }
 
-TensorStats stats_of(const Reader& reader, const TensorEntry& t) {
+TensorStats stats_of(const TensorSource& source, const TensorBox& t) {
   TensorStats s;
   Moments all;
   std::vector<double> finite;
   const auto width = static_cast<std::size_t>(bytes_of(t.dtype, 1));
-  scan_tensor(reader, t, whole(t.shape), [&](const Box& box, const std::byte* at) {
+  scan_tensor(source, t, whole(t.shape), [&](const Box& box, const std::byte* at) {
     finite.clear();
     for (std::int64_t i = 0; i < box.size(); ++i, at += width) {
       const double v = element_value(t.dtype, at);

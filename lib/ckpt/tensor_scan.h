@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "ckpt/reader.h"
+#include "ckpt/tensor_source.h"
 
 namespace mt {
 
@@ -15,10 +15,10 @@ namespace mt {
 double element_value(DType dtype, const std::byte* at);
 
 // Visit the box of a tensor in row-major order, block after block: f(box of the block, its elements row-major).
-//   needs  `part` inside the tensor
-//   fails  as Reader::read
+//   needs  a tensor of the source, `part` inside it
+//   fails  as TensorSource::read
 //   cost   reads it once; a block is at most 32 MiB
-void scan_tensor(const Reader& reader, const TensorEntry& tensor, const Box& part,
+void scan_tensor(const TensorSource& source, const TensorBox& tensor, const Box& part,
                  const std::function<void(const Box& block, const std::byte* elements)>& visit);
 
 // Over finite elements: least, most, mean, standard deviation (of the population), root mean square; and counts.
@@ -26,6 +26,6 @@ struct TensorStats {
   std::int64_t elements = 0, zeros = 0, nan = 0, infinite = 0;
   double least = 0, most = 0, mean = 0, deviation = 0, rms = 0;
 };
-TensorStats stats_of(const Reader& reader, const TensorEntry& tensor);
+TensorStats stats_of(const TensorSource& source, const TensorBox& tensor);
 
 }  // namespace mt

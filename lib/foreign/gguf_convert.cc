@@ -1,7 +1,7 @@
 #include "foreign/gguf_convert.h"
 
 #include <algorithm>
-#include <fstream>
+#include <memory>
 #include <set>
 
 #include "base/error.h"
@@ -121,14 +121,6 @@ std::vector<MappedTensor> map_of(const ModelSpec& model) {
 
 }  // namespace
 
-bool is_gguf(const fs::path& path) {
-  std::error_code ec;
-  if (!fs::is_regular_file(path, ec)) return false;
-  char magic[4] = {};
-  std::ifstream(path, std::ios::binary).read(magic, 4);
-  return std::string_view(magic, 4) == "GGUF";
-}
-
 SourceTensors gguf_tensors(const fs::path& path) {
   SourceTensors out;
   const GgufFile file(path);
@@ -136,32 +128,33 @@ SourceTensors gguf_tensors(const fs::path& path) {
   return out;
 }
 
-Converted import_gguf(const ModelImport& what, const BytesDone& progress) {
-  const GgufFile file(what.from);
+ForeignModel open_gguf(const fs::path& from) {
+  const auto opened = std::make_shared<GgufFile>(from);
+  const GgufFile& file = *opened;
   const Json kind = file.values().value("general.architecture", Json());
   if (kind != Json("llama") && kind != Json("qwen2"))
     throw Error(Code::config, fmt::format("architecture {} is not read, only llama and qwen2", json_line(kind)), file.where());
-  NativeImport in;
+  ForeignModel out;
+  out.files = opened;
+  NativeImport& in = out.what;
   in.model = model_of(file, kind.get<std::string>());
-  in.root = what.root;
-  in.version = what.version;
   in.from = file.where();
-  in.iteration = what.iteration;
   in.map = map_of(in.model);
   in.specs["gguf"] = {{"values", file.values()}};
   const std::int64_t head_dim = kind == Json("llama") ? in.model.decoder().rows.front().attention.head_dim : 0;
-  SourceTensors sources;
   std::size_t unpacked = 0;
   for (const auto& [name, t] : file.tensors()) {
     if (name == "rope_freqs.weight") continue;
     unpacked += t.type_text == "Q8_0" ? 1 : 0;
-    SourceTensor s{t.dtype, t.type_text, file.where(), t.shape, [&file, key = name](const Box& box, std::byte* out) { file.read(key, box, out); }};
+    SourceTensor s{t.dtype, t.type_text, file.where(), t.shape, [&file, key = name](const Box& box, std::byte* to) { file.read(key, box, to); }};
     const bool pairs = head_dim > 0 && (name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight")) && t.shape.size() == 2 && t.dtype;
-    sources.emplace(name, pairs ? with_rows_in_halves(std::move(s), head_dim) : std::move(s));
+    out.tensors.emplace(name, pairs ? with_rows_in_halves(std::move(s), head_dim) : std::move(s));
   }
-  Converted out = import_tensors(sources, in, progress);
   if (unpacked > 0) out.notices.push_back(fmt::format("{} tensors of type Q8_0 became f32", unpacked));
+  out.num_tensors = out.tensors.size();
   return out;
 }
+
+Converted import_gguf(const ModelImport& what, const BytesDone& progress) { return import_model(open_gguf(what.from), what, progress); }
 
 }  // namespace mt

@@ -11,9 +11,6 @@
 
 namespace mt {
 
-// True for a file that begins as one of these does.
-bool is_gguf(const std::filesystem::path& path);
-
 // Tensors by their names there, without readers.   fails  as GgufFile
 SourceTensors gguf_tensors(const std::filesystem::path& path);
 
@@ -21,5 +18,7 @@ SourceTensors gguf_tensors(const std::filesystem::path& path);
 //   fails  Error{config}: another architecture, values that are missing or not represented, tensors of other types (named);
 //          as GgufFile and import_tensors; nothing is left then
 Converted import_gguf(const ModelImport& what, const BytesDone& progress = {});
+// Its tensors, opened and named, as an import of them has them.
+ForeignModel open_gguf(const std::filesystem::path& from);
 
 }  // namespace mt

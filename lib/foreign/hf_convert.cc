@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "base/error.h"
 #include "foreign/hf_block_scales.h"
@@ -12,6 +13,8 @@
 namespace mt {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 std::vector<NamedShape> shapes_of(const ModelSpec& model) {
   std::vector<NamedShape> out;
@@ -49,6 +52,7 @@ bool spell_as_of_old(const HfFamily& family, std::vector<MappedTensor>& map, con
 }
 
 // Weights as an import reads them: e4m3 by blocks is bf16, with its scales; what a family ignores is left out.
+// Both must outlive what is made.
 SourceTensors sources_of_files(const HfWeights& weights, const BlockScales& scales, const HfFamily& family) {
   SourceTensors out;
   for (const auto& [name, t] : weights.tensors()) {
@@ -107,33 +111,38 @@ Json config_to_keep(Json config, const HfWeights& weights, const BlockScales& sc
 
 }  // namespace
 
-Converted import_hf(const ModelImport& what, const BytesDone& progress) {
-  const auto config_path = (what.from / "config.json").string();
+ForeignModel open_hf(const fs::path& from) {
+  const auto config_path = (from / "config.json").string();
   Json config = read_json(config_path);
   HfModel m = read_hf_config(config, config_path);
-  const HfWeights weights(what.from);
+  struct Files {
+    HfWeights weights;
+    std::optional<BlockScales> scales;
+  };
+  const auto files = std::make_shared<Files>(HfWeights(from), std::nullopt);
+  const HfWeights& weights = files->weights;
   const std::string prefix = prefix_of(*m.family, weights);
   leave_out_mtp(m, weights, prefix, config);
-  const BlockScales scales(config, weights);
-  const SourceTensors sources = sources_of_files(weights, scales, *m.family);
-  NativeImport in;
-  in.root = what.root;
-  in.version = what.version;
-  in.from = what.from.string();
+  const BlockScales& scales = files->scales.emplace(config, weights);
+  ForeignModel out;
+  out.files = files;
+  out.tensors = sources_of_files(weights, scales, *m.family);
+  NativeImport& in = out.what;
+  in.from = from.string();
   in.said_by = "config";
   in.model = m.spec;
-  in.iteration = what.iteration;
   in.map = hf_tensor_map(*m.family, m.spec, prefix);
   const bool old_names = spell_as_of_old(*m.family, in.map, [&](const std::string& name) { return weights.tensors().count(name) > 0; });
   if (const auto problems = scale_problems(scales, in.map); !problems.empty()) refuse_all(problems, in.from);
-  in.copies = copies_there(sources, m, prefix, in.map);
+  in.copies = copies_there(out.tensors, m, prefix, in.map);
   in.specs["hf"] = {{"prefix", prefix}, {"config", config_to_keep(config, weights, scales, m.notices)}};
   if (old_names) in.specs["hf"]["old_names"] = true;
-  Converted out = import_tensors(sources, in, progress);
-  out.tensors = in.map.size();
+  out.num_tensors = in.map.size();
   out.notices = m.notices;
   return out;
 }
+
+Converted import_hf(const ModelImport& what, const BytesDone& progress) { return import_model(open_hf(what.from), what, progress); }
 
 Converted export_hf(const Reader& reader, const HfExport& what, const BytesDone& progress) {
   const auto& meta = reader.manifest().meta;

@@ -18,6 +18,8 @@ namespace mt {
 //          named; Error{io}, Error{corrupt} as HfWeights; nothing is left then
 //   cost   every byte is read once and written once; 64 MiB and a transposed matrix's block
 Converted import_hf(const ModelImport& what, const BytesDone& progress = {});
+// Its tensors, opened and named, as an import of them has them.   fails  as import_hf, but for what import_tensors counts
+ForeignModel open_hf(const std::filesystem::path& from);
 
 struct HfExport {
   HfOutput output;

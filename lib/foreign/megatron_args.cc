@@ -50,8 +50,8 @@ class Args {
   const std::string& where_;
 };
 
-constexpr std::array<const char*, 21> kOff = {
-    "multi_latent_attention", "qk_layernorm", "qk_l2_norm", "attention_output_gate", "apply_layernorm_1p",
+constexpr std::array<const char*, 20> kOff = {
+    "multi_latent_attention", "qk_l2_norm", "attention_output_gate", "apply_layernorm_1p",
     "apply_residual_connection_post_layernorm", "quick_geglu", "geglu", "glu_linear_offset", "activation_func_clamp_value", "mtp_num_layers",
     "hybrid_layer_pattern", "hybrid_override_pattern", "heterogeneous_layers_config_path", "use_mup", "num_moe_experts_per_layer",
     "moe_shared_expert_gate", "moe_router_enable_expert_bias", "no_rope_freq", "moe_latent_size", "rotary_seq_len_interpolation_factor"};
@@ -97,6 +97,8 @@ ModelOptions options_of(const Args& a, const Json& args, std::vector<std::string
   read_positions(a, o);
   o.normalization = a.get<std::string>("normalization", "LayerNorm");
   if (o.normalization != "LayerNorm" && o.normalization != "RMSNorm") a.fail("args.normalization is " + o.normalization);
+  o.qk_layernorm = a.get<bool>("qk_layernorm", false);
+  if (o.qk_layernorm && o.normalization != "RMSNorm") a.fail("args.qk_layernorm with normalization " + o.normalization + " is not represented, only with RMSNorm");
   o.norm_epsilon = a.get<double>("norm_epsilon", a.get<double>("layernorm_epsilon", 1e-5));
   o.swiglu = a.get<bool>("swiglu", false);
   o.squared_relu = a.get<bool>("squared_relu", false);
@@ -136,6 +138,7 @@ void write_attention(const Row& row, Json& a) {
   a["num_query_groups"] = s.kv_heads == s.heads ? 1 : s.kv_heads;
   a["kv_channels"] = s.head_dim;
   a["add_qkv_bias"] = s.qkv_bias && !s.proj_bias;
+  a["qk_layernorm"] = s.qk_norm;
   a["rotary_base"] = s.rotary.base;
   a["rotary_percent"] = s.rotary.percent;
   a["rotary_interleaved"] = s.rotary.interleaved;

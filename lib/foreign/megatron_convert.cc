@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <memory>
 
 #include "base/error.h"
 #include "ckpt/iterations.h"
 #include "ckpt/soundness.h"
 #include "foreign/megatron_args.h"
 #include "foreign/megatron_files.h"
+#include "foreign/megatron_optimizer.h"
 #include "foreign/torch_dist.h"
 
 namespace mt {
@@ -59,58 +62,87 @@ void require_complete(const fs::path& dir) {
     throw Error(Code::config, "its tensors are stored as " + backend + ", which is not read, only torch_dist", (dir / "metadata.json").string());
 }
 
-NativeImport begun_import(const fs::path& dir, const MegatronImport& what, const ModelSpec& model, const Json& args) {
-  NativeImport in;
-  in.root = what.root;
-  in.version = what.version;
+void begin(ForeignModel& out, const fs::path& dir, const MegatronModel& model, const Json& args) {
+  NativeImport& in = out.what;
   in.from = dir.string();
-  in.model = model;
+  in.model = model.spec;
   in.iteration = megatron_iteration(dir);
   in.consumed_samples = std::max<std::int64_t>(0, whole(args, "consumed_train_samples", 0));
   in.specs["megatron"] = {{"args", args}};
-  return in;
+  out.notices = model.notices;
 }
 
-Converted import_legacy(const fs::path& dir, const MegatronImport& what, const BytesDone& progress) {
-  const MegatronFiles files(dir);
-  const MegatronModel model = model_of_megatron(files.args(), what.vocab_size, dir.string());
-  NativeImport in = begun_import(dir, what, model.spec, files.args());
-  files.fill(model.spec, in);
-  Converted out = import_tensors(files.tensors(), in, progress);
-  out.notices = model.notices;
-  if (files.has_optimizer()) out.notices.push_back("optimizer state is left behind: train on with --no-load-optim, or convert a torch_dist checkpoint");
+ForeignModel open_legacy(const fs::path& dir, std::optional<std::int64_t> vocab_size, bool weights_only) {
+  struct Files {
+    MegatronFiles ranks;
+    std::deque<TorchFile> more;
+  };
+  const auto all = std::make_shared<Files>(MegatronFiles(dir), std::deque<TorchFile>());
+  const MegatronFiles* files = &all->ranks;
+  const MegatronModel model = model_of_megatron(files->args(), vocab_size, dir.string());
+  ForeignModel out;
+  begin(out, dir, model, files->args());
+  files->fill(model.spec, out.what);
+  out.tensors = files->tensors();
+  out.num_tensors = out.tensors.size();
+  if (files->has_optimizer() && weights_only) out.notices.push_back("optimizer state is left behind: train on with --no-load-optim");
+  else if (files->has_optimizer()) add_megatron_state(*files, all->more, out);
+  out.files = all;
   return out;
 }
 
-Converted import_dist(const fs::path& dir, const MegatronImport& what, const BytesDone& progress) {
+// The file of what ranks share: common.pt, or an object of the store.
+std::optional<TorchFile> common_file(const fs::path& dir, const TorchDist& dist) {
+  std::error_code ec;
+  if (fs::exists(dir / "common.pt", ec)) return std::optional<TorchFile>(std::in_place, dir / "common.pt");
+  for (const auto& [name, place] : dist.objects())
+    if (name.starts_with("common_state")) return dist.object(name);
+  return std::nullopt;
+}
+
+ForeignModel open_dist(const fs::path& dir, std::optional<std::int64_t> vocab_size, bool weights_only) {
   require_complete(dir);
-  const TorchDist dist(dir);
-  const Common common = common_of(dir, dist);
+  struct Files {
+    TorchDist dist;
+    std::deque<TorchFile> more;
+  };
+  const auto all = std::make_shared<Files>(TorchDist(dir), std::deque<TorchFile>());
+  const TorchDist* files = &all->dist;
+  const Common common = common_of(dir, *files);
   if (common.args.empty()) throw Error(Code::config, "holds no args, so what model it is cannot be known", dir.string());
-  MegatronModel model = model_of_megatron(common.args, what.vocab_size, dir.string());
-  NativeImport in = begun_import(dir, what, model.spec, common.args);
-  SourceTensors sources;
-  std::size_t left_behind = 0;
-  bool stacked = false;
+  const MegatronModel model = model_of_megatron(common.args, vocab_size, dir.string());
+  ForeignModel out;
+  begin(out, dir, model, common.args);
+  bool stacked = false, state = false;
   std::int64_t rows = model.padded_vocab;
-  for (auto& [name, t] : dist.sources()) {
-    if (is_other_state(name)) {
-      ++left_behind;
-      continue;
-    }
+  for (auto& [name, t] : files->sources()) {
+    state |= is_megatron_state(name);
+    if (is_other_state(name)) continue;
     if (name.ends_with("_extra_state") || name.ends_with(".inv_freq")) continue;
     constexpr std::string_view kLayers = "decoder.layers.";
     stacked |= name.starts_with(kLayers) && name.size() > kLayers.size() && (name[kLayers.size()] < '0' || name[kLayers.size()] > '9');
     // A table may have been padded for more ranks than the args say.
     if (name == "embedding.word_embeddings.weight" && t.shape.size() == 2) rows = std::max(t.shape[0], model.spec.vocab_size);
-    if (!sources.emplace(megatron_dist_name(name), std::move(t)).second) throw Error(Code::corrupt, name + " is there under two names", dir.string());
+    if (!out.tensors.emplace(megatron_dist_name(name), std::move(t)).second) throw Error(Code::corrupt, name + " is there under two names", dir.string());
   }
-  in.map = megatron_dist_tensors(model.spec, rows, stacked, dir.string());
-  if (const auto head = sources.find("output_layer.weight"); model.spec.tied && head != sources.end())
-    in.copies.push_back({head->first, "embedding.word_embeddings.weight", mt::whole(head->second.shape), mt::whole(head->second.shape)});
-  Converted out = import_tensors(sources, in, progress);
-  out.notices = model.notices;
-  if (left_behind > 0) out.notices.push_back(fmt::format("{} tensors of optimizer and random state are left behind: train on with --no-load-optim", left_behind));
+  out.what.map = megatron_dist_tensors(model.spec, rows, stacked, dir.string());
+  if (const auto head = out.tensors.find("output_layer.weight"); model.spec.tied && head != out.tensors.end())
+    out.what.copies.push_back({head->first, "embedding.word_embeddings.weight", mt::whole(head->second.shape), mt::whole(head->second.shape)});
+  out.num_tensors = out.tensors.size();
+  const auto& objects = files->objects();
+  const auto there = [&](const char* start) { return std::any_of(objects.begin(), objects.end(), [&](const auto& o) { return o.first.starts_with(start); }); };
+  state |= std::any_of(objects.begin(), objects.end(), [](const auto& o) { return is_megatron_state(o.first); });
+  if (state && weights_only) {
+    out.notices.push_back("optimizer state is left behind: train on with --no-load-optim");
+  } else if (state) {
+    auto shared = common_file(dir, *files);
+    if (!shared) throw Error(Code::config, "optimizer state without what ranks share", dir.string(), kWithoutState);
+    all->more.push_back(std::move(*shared));
+    add_megatron_state(MegatronDistState{*files, all->more.front(), common.args, rows}, all->more, out);
+  }
+  for (const char* key : {"rng_state", "rerun_state_machine"})
+    if (there(key)) out.notices.push_back(fmt::format("{} stays behind: random numbers are a function of the seed here", key));
+  out.files = all;
   return out;
 }
 
@@ -149,9 +181,15 @@ MegatronSummary megatron_summary(const fs::path& from, std::optional<std::int64_
   return s;
 }
 
+ForeignModel open_megatron(const fs::path& from, std::optional<std::int64_t> iteration, std::optional<std::int64_t> vocab_size, bool weights_only) {
+  const auto dir = megatron_directory(from, iteration);
+  return detect_format(dir) == CheckpointFormat::megatron_torch ? open_legacy(dir, vocab_size, weights_only) : open_dist(dir, vocab_size, weights_only);
+}
+
 Converted import_megatron(const MegatronImport& what, const BytesDone& progress) {
-  const auto dir = megatron_directory(what.from, what.iteration);
-  return detect_format(dir) == CheckpointFormat::megatron_torch ? import_legacy(dir, what, progress) : import_dist(dir, what, progress);
+  ForeignModel model = open_megatron(what.from, what.iteration, what.vocab_size, what.weights_only);
+  const auto iteration = model.what.iteration;
+  return import_model(std::move(model), {what.from, what.root, iteration, what.version}, progress);
 }
 
 }  // namespace mt

@@ -18,6 +18,7 @@ struct MegatronImport {
   std::optional<std::int64_t> iteration;   // to read, instead of the tracker's
   std::optional<std::int64_t> vocab_size;  // true size, where the args do not say it
   std::string version;                     // of the program, for the manifest
+  bool weights_only = false;               // what the optimizer keeps stays behind
 };
 
 // What a checkpoint says of itself, from the pickles alone.
@@ -36,10 +37,12 @@ MegatronSummary megatron_summary(const std::filesystem::path& from, std::optiona
 std::int64_t megatron_iteration(const std::filesystem::path& dir);
 
 // Weights, with their bits and dtypes, the directory's iteration and the samples consumed; the args are kept in the manifest
-// (specs.megatron) for the way back. Optimizer state stays behind, and a notice says so.
-//   fails  Error{config}, Error{corrupt}, Error{io} as megatron_directory, MegatronFiles, TorchDist, model_of_megatron and
-//          import_tensors; nothing is left then
+// (specs.megatron) for the way back. What Adam keeps (foreign/megatron_optimizer.h) and where the run stood come along.
+//   fails  Error{config}, Error{corrupt}, Error{io} as megatron_directory, MegatronFiles, TorchDist, model_of_megatron,
+//          add_megatron_state and import_tensors; nothing is left then
 //   cost   every byte is read once and written once, a copy on another rank once more
 Converted import_megatron(const MegatronImport& what, const BytesDone& progress = {});
+// Its tensors, opened and named, as an import of them has them.   iteration, vocab_size  as in MegatronImport
+ForeignModel open_megatron(const std::filesystem::path& from, std::optional<std::int64_t> iteration, std::optional<std::int64_t> vocab_size = std::nullopt, bool weights_only = false);
 
 }  // namespace mt

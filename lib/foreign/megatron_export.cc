@@ -98,6 +98,7 @@ struct Writing {
   const MegatronExport& what;
   const Json& args;
   std::int64_t iteration;
+  const std::string& where;  // the source, for messages
   std::function<void(std::uint64_t)> done;
 };
 
@@ -140,7 +141,7 @@ std::size_t write_ranks(const fs::path& dir, const ModelSpec& model, const Megat
         std::vector<MappedTensor> tensors;
         std::vector<std::string> names;
         const MegatronSpelling how{pp * cut.stage_layers[0], ep * (experts / cut.ep), w.what.transformer_engine};
-        for (auto& t : megatron_tensors(model, cut, tp, pp, ep, dir.string())) {
+        for (auto& t : megatron_tensors(model, cut, tp, pp, ep, w.where)) {
           names.push_back(spelled(t.theirs.name, model, how));
           tensors.push_back(std::move(t.theirs));
         }
@@ -157,7 +158,7 @@ std::size_t write_dist(const fs::path& dir, const ModelSpec& model, std::int64_t
   const auto& rows = model.decoder().rows;
   const auto experts = static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), [](const Row& r) { return r.kind == RowKind::moe; }));
   const bool stacked = experts == 0 || experts == static_cast<std::size_t>(model.num_layers());  // all layers alike
-  const auto map = megatron_dist_tensors(model, padded, stacked, dir.string());
+  const auto map = megatron_dist_tensors(model, padded, stacked, w.where);
   std::vector<DistTensor> tensors;
   for (const auto& t : map) {
     const bool layer = t.name.starts_with("decoder.layers."), expert = t.name.find(".mlp.experts.") != std::string::npos;
@@ -200,6 +201,9 @@ Converted export_megatron(const Reader& reader, const MegatronExport& what, cons
   const Source source(reader, model);
   MegatronCut cut;
   cut.tp = what.tp, cut.pp = what.pp, cut.ep = what.ep;
+  const auto& rows = model.decoder().rows;
+  if (what.ep > 1 && std::none_of(rows.begin(), rows.end(), [](const Row& r) { return r.kind == RowKind::moe; }))
+    throw Error(Code::config, fmt::format("has no experts that could be spread over {} expert ranks", what.ep), where);
   if (model.num_layers() % what.pp != 0) throw Error(Code::config, fmt::format("{} layers cannot be cut in {} equal stages", model.num_layers(), what.pp), where);
   cut.stage_layers.assign(static_cast<std::size_t>(what.pp), model.num_layers() / what.pp);
   cut.padded_vocab = padded_vocab(model, what.tp);
@@ -212,7 +216,7 @@ Converted export_megatron(const Reader& reader, const MegatronExport& what, cons
   if (ec) throw Error(Code::io, "cannot make the directory: " + ec.message(), temporary.string());
   Converted out;
   const std::uint64_t total = reader.manifest().tensor_bytes();
-  const Writing w{source, what, args, meta.iteration, [&](std::uint64_t n) {
+  const Writing w{source, what, args, meta.iteration, where, [&](std::uint64_t n) {
                     out.bytes += n;
                     if (progress) progress(out.bytes, std::max(total, out.bytes));
                   }};

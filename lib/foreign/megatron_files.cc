@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -52,6 +53,32 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
   }
   if (out.empty()) throw Error(Code::config, "holds no model", file.where(), "wanted what Megatron's --ckpt-format torch saves");
   return out;
+}
+
+// Experts in two tensors (GroupedMLP) are a view each: of the first all columns one expert after the other, as [in, out]; of the
+// second rows, as [in, out] too.
+void split_grouped(std::vector<NamedTorchTensor>& tensors, int local_experts, const std::string& where) {
+  std::vector<NamedTorchTensor> out;
+  for (auto& t : tensors) {
+    const bool first = t.name.ends_with("mlp.experts.weight1"), second = t.name.ends_with("mlp.experts.weight2");
+    if (!first && !second) {
+      out.push_back(std::move(t));
+      continue;
+    }
+    const Dims& shape = t.tensor.shape;
+    const bool whole = shape.size() == 2 && local_experts > 0 && shape[first ? 1 : 0] % local_experts == 0 && t.tensor.strides == Dims{shape[1], 1};
+    if (!whole) throw Error(Code::config, fmt::format("{} of shape {} is not that of {} experts", t.name, dims_text(shape), local_experts), where);
+    const std::int64_t in = first ? shape[0] : shape[0] / local_experts, columns = first ? shape[1] / local_experts : shape[1];
+    for (int e = 0; e < local_experts; ++e) {
+      NamedTorchTensor one = t;
+      one.name = fmt::format("{}local_experts.{}.linear_fc{}.weight", t.name.substr(0, t.name.size() - std::string_view("weight1").size()), e, first ? 1 : 2);
+      one.tensor.offset += e * in * columns;
+      one.tensor.shape = {columns, in};
+      one.tensor.strides = {1, columns};
+      out.push_back(std::move(one));
+    }
+  }
+  tensors = std::move(out);
 }
 
 // Layers of a chunk, by its names.
@@ -107,7 +134,7 @@ MegatronFiles::MegatronFiles(const fs::path& dir) : dir_(dir) {
   const std::size_t numbers = names.begin()->first.size();
   for (const auto& [n, name] : names) {
     if (n.size() != numbers) throw Error(Code::config, fmt::format("{} and {}: ranks of several layouts", names.begin()->second, name), dir.string());
-    Rank r{n[0], 0, 0, name};
+    Rank r{n[0], 0, 0, name, nullptr, {}};
     // One number behind the tensor rank is the pipeline's where there is one.
     if (numbers == 3) r.pp = n[1], r.ep = n[2];
     else if (numbers == 2) (whole(args_, "pipeline_model_parallel_size", 2) > 1 ? r.pp : r.ep) = n[1];
@@ -131,6 +158,8 @@ void MegatronFiles::open_first(const std::string& name) {
   if (const auto v = first.root().find("checkpoint_version"); v && !v->is_none()) version_ = v->number();
   optimizer_ = first.root().find("optimizer").has_value();
   cut_.padded_vocab = whole(args_, "padded_vocab_size", 0);
+  const bool experts = whole(args_, "num_experts", 0) > 0;
+  if (experts) cut_.etp = static_cast<int>(std::clamp<std::int64_t>(whole(args_, "expert_tensor_parallel_size", 0), 0, 1 << 20));
   if (version_ > 0 && version_ < 2)
     throw Error(Code::config, fmt::format("checkpoint_version {}: its order of queries, keys and values is not read", version_), first.where(),
                 "load and save it with a Megatron of 2020 or later");
@@ -140,16 +169,25 @@ void MegatronFiles::open_first(const std::string& name) {
 void MegatronFiles::require_all_ranks() const {
   std::vector<std::string> missing;
   constexpr std::size_t kEnough = 100;  // names say how many ranks there are, and may say anything
+  // Where experts are cut otherwise a run's ranks have some pairs of tensor and expert rank alone: each part must be on one.
+  const int etp = cut_.etp > 0 ? cut_.etp : cut_.tp;
+  const auto there = [&](int tp, int pp, int ep) {
+    return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pp == pp && r.tp == tp && r.ep == ep; });
+  };
+  const auto part_there = [&](int tp, int pp, int ep) {
+    return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pp == pp && r.tp == tp; }) &&
+           std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pp == pp && r.tp % etp == tp % etp && r.ep == ep; });
+  };
   for (int tp = 0; tp < cut_.tp && missing.size() < kEnough; ++tp)
     for (int pp = 0; pp < cut_.pp && missing.size() < kEnough; ++pp)
       for (int ep = 0; ep < cut_.ep && missing.size() < kEnough; ++ep)
-        if (std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.tp == tp && r.pp == pp && r.ep == ep; }))
+        if (!(etp == cut_.tp ? there(tp, pp, ep) : part_there(tp, pp, ep)))
           missing.push_back(fmt::format("rank tp {}, pp {}, ep {} is missing", tp, pp, ep));
   for (const auto& [key, n] : {std::pair("tensor_model_parallel_size", cut_.tp), std::pair("pipeline_model_parallel_size", cut_.pp),
                                std::pair("expert_model_parallel_size", cut_.ep)})
     if (const auto said = whole(args_, key, n); said != n) missing.push_back(fmt::format("args.{} is {}, and {} are there", key, said, n));
-  if (const auto etp = whole(args_, "expert_tensor_parallel_size", cut_.tp); cut_.ep > 1 && etp != cut_.tp)
-    missing.push_back(fmt::format("args.expert_tensor_parallel_size is {}, which is read of torch_dist checkpoints alone", etp));
+  if (etp < 1 || cut_.tp % etp != 0)
+    missing.push_back(fmt::format("args.expert_tensor_parallel_size is {} beside {} tensor ranks: file names do not tell such ranks apart", etp, cut_.tp));
   if (!missing.empty()) refuse_all(missing, dir_.string());
 }
 
@@ -157,8 +195,9 @@ void MegatronFiles::open_ranks() {
   // Layers of the chunks of every pipeline rank, by the first rank that has them.
   std::map<std::pair<int, int>, int> layers;  // (pp, chunk)
   std::vector<std::vector<TorchTensors>> all;
-  for (const auto& r : ranks_) {
+  for (auto& r : ranks_) {
     const TorchFile& file = files_.emplace_back(dir_ / r.name / kFile);
+    r.file = &file;
     const auto chunks = chunks_of(file);
     if (files_.size() > 1 && static_cast<int>(chunks.size()) != chunks_)
       throw Error(Code::config, fmt::format("has {} model chunks, other ranks have {}", chunks.size(), chunks_), file.where());
@@ -173,17 +212,23 @@ void MegatronFiles::open_ranks() {
     }
   }
   for (int stage = 0; stage < cut_.pp * chunks_; ++stage) cut_.stage_layers.push_back(layers.at({stage % cut_.pp, stage / cut_.pp}));
-  for (std::size_t i = 0; i < ranks_.size(); ++i) add_rank(ranks_[i], files_[i], all[i]);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) add_rank(ranks_[i], all[i]);
 }
 
-void MegatronFiles::add_rank(const Rank& r, const TorchFile& file, std::vector<TorchTensors>& chunks) {
+void MegatronFiles::add_rank(Rank& r, std::vector<TorchTensors>& chunks) {
+  const TorchFile& file = *r.file;
   const int experts = static_cast<int>(whole(args_, "num_experts", 0)) / cut_.ep;
   for (int c = 0; c < chunks_; ++c) {
+    auto& order = r.order.emplace_back();
     int first_layer = 0;
     for (int s = 0; s < c * cut_.pp + r.pp; ++s) first_layer += cut_.stage_layers[static_cast<std::size_t>(s)];
-    for (auto& t : chunks[static_cast<std::size_t>(c)].tensors) {
+    auto& tensors = chunks[static_cast<std::size_t>(c)].tensors;
+    grouped_ |= std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.name.ends_with("mlp.experts.weight1"); });
+    split_grouped(tensors, experts, file.where());
+    for (auto& t : tensors) {
       if (is_ignored(t.name)) continue;
-      const auto name = r.name + "/" + megatron_name(t.name, first_layer, experts * r.ep);
+      order.push_back(megatron_name(t.name, first_layer, experts * r.ep));
+      const auto name = r.name + "/" + order.back();
       SourceTensor s{t.tensor.dtype, t.tensor.dtype_text, file.where(), t.tensor.shape,
                      [&file, view = t.tensor](const Box& box, std::byte* out) { file.read(view, box, out); }};
       if (!sources_.emplace(name, std::move(s)).second) throw Error(Code::corrupt, name + " is there twice", file.where());
@@ -191,27 +236,14 @@ void MegatronFiles::add_rank(const Rank& r, const TorchFile& file, std::vector<T
   }
 }
 
-std::string MegatronFiles::name_of(int tp, int pp, int ep) const {
-  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.tp == tp && r.pp == pp && r.ep == ep; });
-  MT_CHECK(found != ranks_.end(), "no rank {} {} {}", tp, pp, ep);
-  return found->name + "/";
-}
-
 void MegatronFiles::fill(const ModelSpec& model, NativeImport& what) const {
   if (const int layers = std::accumulate(cut_.stage_layers.begin(), cut_.stage_layers.end(), 0); layers != model.num_layers())
     throw Error(Code::config, fmt::format("its files hold {} layers, its args say {}", layers, model.num_layers()), dir_.string());
-  for (const auto& r : ranks_)
-    for (int stage = r.pp; stage < cut_.pp * chunks_; stage += cut_.pp)
-      for (auto& t : megatron_tensors(model, cut_, r.tp, stage, r.ep, dir_.string())) {
-        t.theirs.name = r.name + "/" + t.theirs.name;
-        if (!t.replica) {
-          what.map.push_back(std::move(t.theirs));
-          continue;
-        }
-        t.replica->name = t.theirs.name;
-        t.replica->of = name_of(t.of_tp, t.of_stage % cut_.pp, t.of_ep) + t.replica->of;
-        what.copies.push_back(std::move(*t.replica));
-      }
+  std::vector<MegatronRank> ranks;
+  for (const auto& r : ranks_) ranks.push_back({r.tp, r.pp, r.ep, r.name + "/"});
+  auto all = megatron_rank_map(model, cut_, chunks_, ranks, dir_.string());
+  std::move(all.map.begin(), all.map.end(), std::back_inserter(what.map));
+  std::move(all.copies.begin(), all.copies.end(), std::back_inserter(what.copies));
   // One stage that holds both tied tables may have written the head too.
   for (const auto& r : ranks_)
     if (const auto head = r.name + "/output_layer.weight"; model.tied && cut_.pp * chunks_ == 1 && sources_.count(head) > 0) {

@@ -1,8 +1,8 @@
 #pragma once
 // Megatron's legacy checkpoints (--ckpt-format torch): mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt, one file a model rank.
 //
-// Weights are read, of any tensor, pipeline, virtual pipeline and expert size; optimizer state is not. Code:
-// foreign/megatron_files.cc. Tests: tests/foreign/megatron_test.cc.
+// Of any tensor, pipeline, virtual pipeline and expert size. What optimizers keep is foreign/megatron_optimizer.h.
+// Code: foreign/megatron_files.cc. Tests: tests/foreign/megatron_test.cc.
 
 #include <cstdint>
 #include <deque>
@@ -37,31 +37,37 @@ class MegatronFiles {
   double version() const { return version_; }
   bool has_optimizer() const { return optimizer_; }
   int chunks() const { return chunks_; }
+  // Experts lie in two tensors a layer.
+  bool is_grouped() const { return grouped_; }
   std::size_t num_files() const { return files_.size(); }
 
   // Tensors as "mp_rank_00_001/decoder.layers.5.mlp.linear_fc2.weight", layers and experts with their global numbers.
   const SourceTensors& tensors() const { return sources_; }
 
+  // A rank, its folder and file, and of each chunk its tensors under our spelling in the order they lie there.
+  struct Rank {
+    int tp = 0, pp = 0, ep = 0;
+    std::string name;
+    const TorchFile* file = nullptr;
+    std::vector<std::vector<std::string>> order = {};
+  };
+  const std::vector<Rank>& ranks() const { return ranks_; }
+
   // What of `what` is in the files: map and copies of this model.
   void fill(const ModelSpec& model, NativeImport& what) const;
 
  private:
-  struct Rank {
-    int tp = 0, pp = 0, ep = 0;
-    std::string name;
-  };
   void open_first(const std::string& name);
   void require_all_ranks() const;
   void open_ranks();
-  void add_rank(const Rank& rank, const TorchFile& file, std::vector<TorchTensors>& chunks);
-  std::string name_of(int tp, int pp, int ep) const;
+  void add_rank(Rank& rank, std::vector<TorchTensors>& chunks);
 
   std::filesystem::path dir_;
   Json args_;
   MegatronCut cut_;
   std::int64_t iteration_ = 0;
   double version_ = 0;
-  bool optimizer_ = false;
+  bool optimizer_ = false, grouped_ = false;
   int chunks_ = 1;
   std::vector<Rank> ranks_;
   std::deque<TorchFile> files_;

@@ -158,20 +158,21 @@ class Cutter {
     if (inside == "linear_fc1_up.weight") return;
     const bool gate = inside == "linear_fc1_gate.weight", columns = inside == "linear_fc2.weight";
     const Dims& shape = shapes_.at(name);
-    const std::int64_t local = part(shape[0], cut_.ep, name), n = part(shape[columns ? 2 : 1], cut_.tp, name);
+    const int etp = cut_.etp > 0 ? cut_.etp : cut_.tp, expert_tp = tp_ % etp;
+    const std::int64_t local = part(shape[0], cut_.ep, name), n = part(shape[columns ? 2 : 1], etp, name);
     for (std::int64_t e = local * ep_; e < local * (ep_ + 1); ++e) {
-      Box mine{{e, columns ? 0 : n * tp_, columns ? n * tp_ : 0}, {1, columns ? shape[1] : n, columns ? n : shape[2]}};
+      Box mine{{e, columns ? 0 : n * expert_tp, columns ? n * expert_tp : 0}, {1, columns ? shape[1] : n, columns ? n : shape[2]}};
       MappedTensor t{name.substr(0, at) + std::to_string(e) + "." + (gate ? "linear_fc1.weight" : inside), {mine.extent[1], mine.extent[2]}, {}, {}};
       if (gate) t.shape[0] *= 2;
       t.parts.push_back({name, mine, rows_of(t.shape, 0, mine.extent[1])});
       if (gate) t.parts.push_back({name.substr(0, at) + "linear_fc1_up.weight", mine, rows_of(t.shape, n, n)});
-      out_.push_back({std::move(t), std::nullopt, tp_, stage_, ep_});
+      out_.push_back({std::move(t), std::nullopt, expert_tp});
     }
   }
 
   void finish(MappedTensor t, bool whole_on_each) {
-    MegatronTensor m{std::move(t), std::nullopt, whole_on_each ? 0 : tp_, stage_, 0};
-    if (m.of_tp != tp_ || m.of_ep != ep_) m.replica = TensorCopy{m.theirs.name, m.theirs.name, whole(m.theirs.shape), whole(m.theirs.shape)};
+    MegatronTensor m{std::move(t), std::nullopt, whole_on_each ? 0 : tp_};
+    if (m.of_tp != tp_ || ep_ != 0) m.replica = TensorCopy{m.theirs.name, m.theirs.name, whole(m.theirs.shape), whole(m.theirs.shape)};
     out_.push_back(std::move(m));
   }
 
@@ -211,6 +212,23 @@ void add_to_stack(std::vector<MappedTensor>& all, std::map<std::string, std::siz
 std::vector<MegatronTensor> megatron_tensors(const ModelSpec& model, const MegatronCut& cut, int tp_rank, int stage, int ep_rank,
                                              const std::string& where) {
   return Cutter(model, cut, tp_rank, stage, ep_rank, where).run();
+}
+
+MegatronRankMap megatron_rank_map(const ModelSpec& model, const MegatronCut& cut, int chunks, const std::vector<MegatronRank>& ranks, const std::string& where) {
+  MegatronRankMap out;
+  std::map<std::pair<std::string, int>, std::string> counted;  // name and tensor rank, where it counts
+  for (const auto& r : ranks)
+    for (int stage = r.pp; stage < cut.pp * chunks; stage += cut.pp)
+      for (auto& t : megatron_tensors(model, cut, r.tp, stage, r.ep, where)) {
+        const std::string& name = t.replica ? t.replica->of : t.theirs.name;  // a tied head is its table
+        const std::string here = r.prefix + t.theirs.name;
+        const auto [found, first] = counted.emplace(std::pair(name, t.of_tp), here);
+        const Box all = whole(t.theirs.shape);
+        t.theirs.name = here;
+        if (first) out.map.push_back(std::move(t.theirs));
+        else out.copies.push_back({here, found->second, all, all});
+      }
+  return out;
 }
 
 std::vector<MappedTensor> megatron_dist_tensors(const ModelSpec& model, std::int64_t padded_vocab, bool stacked, const std::string& where) {

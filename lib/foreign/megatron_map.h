@@ -21,26 +21,42 @@
 namespace mt {
 
 // How a checkpoint is cut.
+//   etp           tensor ranks of an expert, which divide tp; 0: tp
 //   stage_layers  layers of each stage in the model's order; stage s is chunk s / pp of pipeline rank s % pp
 struct MegatronCut {
   int tp = 1, pp = 1, ep = 1;
   std::vector<int> stage_layers;
   std::int64_t padded_vocab = 0;
   bool qkv_by_part = false;  // checkpoint_version 0: all queries of a rank, all keys, all values
+  int etp = 0;
 };
 
 // What one rank's chunk holds.
-//   replica  the same as on the rank it is counted at (tp 0 or ep 0, or the first stage for a tied head)
+//   replica  the same as on the rank it is counted at (tp 0 or ep 0, or the first stage for a tied head, which is its table there)
+//   of_tp    which part it is: a tensor rank, among those of an expert for an expert, 0 for what is whole
 struct MegatronTensor {
   MappedTensor theirs;
-  std::optional<TensorCopy> replica;  // `of` as named on the rank `of_tp`, `of_stage`, `of_ep`
-  int of_tp = 0, of_stage = 0, of_ep = 0;
+  std::optional<TensorCopy> replica;
+  int of_tp = 0;
 };
 
 // Tensors of a stage on a rank.
 //   fails  Error{config}: sizes that tp or ep do not divide
 std::vector<MegatronTensor> megatron_tensors(const ModelSpec& model, const MegatronCut& cut, int tp_rank, int stage, int ep_rank,
                                              const std::string& where);
+
+// The tensors of all ranks: what is counted, and what is the same on another one.
+//   ranks   each with the start of its tensors' names, those of a first stage before others; what several hold counts at the first
+//   chunks  virtual stages of a rank
+struct MegatronRank {
+  int tp = 0, pp = 0, ep = 0;
+  std::string prefix;
+};
+struct MegatronRankMap {
+  std::vector<MappedTensor> map;
+  std::vector<TensorCopy> copies;
+};
+MegatronRankMap megatron_rank_map(const ModelSpec& model, const MegatronCut& cut, int chunks, const std::vector<MegatronRank>& ranks, const std::string& where);
 
 // Tensors of a torch_dist checkpoint, under our spelling: whole ones, experts stacked, and layers too where `stacked`.
 std::vector<MappedTensor> megatron_dist_tensors(const ModelSpec& model, std::int64_t padded_vocab, bool stacked, const std::string& where);

@@ -26,13 +26,14 @@ constexpr std::array<Spelling, 7> kStarts = {{
     {"decoder.final_norm.", "decoder.final_layernorm."},
 }};
 // Inside a layer.
-constexpr std::array<Spelling, 10> kInside = {{
+constexpr std::array<Spelling, 11> kInside = {{
     {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
     {"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
     {"attention.query_key_value.", "self_attention.linear_qkv."},
     {"attention.dense.", "self_attention.linear_proj."},
     {"self_attention.query_key_value.", "self_attention.linear_qkv."},
     {"self_attention.dense.", "self_attention.linear_proj."},
+    {"input_norm.", "input_layernorm."},
     {"post_attention_layernorm.", "pre_mlp_layernorm."},
     {"post_attention_norm.", "pre_mlp_layernorm."},
     {"mlp.dense_h_to_4h.", "mlp.linear_fc1."},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -136,11 +137,6 @@ void add_name(const MetaFiles& all, const std::string& theirs, const std::string
 
 }  // namespace
 
-bool holds_meta_model(const fs::path& dir) {
-  std::error_code ec;
-  return fs::exists(dir / kParams, ec) && fs::exists(rank_file(dir, 0), ec);
-}
-
 SourceTensors meta_tensors(const fs::path& dir) {
   SourceTensors out;
   const MetaFiles all = open_files(dir);
@@ -150,27 +146,25 @@ SourceTensors meta_tensors(const fs::path& dir) {
   return out;
 }
 
-Converted import_meta(const ModelImport& what, const BytesDone& progress) {
-  const auto where = (what.from / kParams).string();
-  const Json params = read_json(what.from / kParams);
-  const MetaFiles all = open_files(what.from);
-  std::vector<std::string> notices;
-  NativeImport in;
-  in.model = model_of(params, all, where, notices);
-  in.root = what.root;
-  in.version = what.version;
-  in.from = what.from.string();
-  in.iteration = what.iteration;
+ForeignModel open_meta(const fs::path& from) {
+  const auto where = (from / kParams).string();
+  const Json params = read_json(from / kParams);
+  const auto files = std::make_shared<MetaFiles>(open_files(from));
+  const MetaFiles& all = *files;
+  ForeignModel out;
+  out.files = files;
+  NativeImport& in = out.what;
+  in.model = model_of(params, all, where, out.notices);
+  in.from = from.string();
   in.specs["meta"] = {{"params", params}};
   const int head_dim = in.model.decoder().rows.front().attention.head_dim;
-  SourceTensors sources;
   for (std::size_t r = 0; r < all.ranks.size(); ++r)
     for (const auto& [name, t] : all.ranks[r]) {
       if (name == "rope.freqs") continue;
       const TorchFile& file = all.files[r];
-      SourceTensor s{t.dtype, t.dtype_text, file.where(), t.shape, [&file, view = t](const Box& box, std::byte* out) { file.read(view, box, out); }};
+      SourceTensor s{t.dtype, t.dtype_text, file.where(), t.shape, [&file, view = t](const Box& box, std::byte* to) { file.read(view, box, to); }};
       const bool pairs = (name.ends_with(".wq.weight") || name.ends_with(".wk.weight")) && t.dtype;
-      sources.emplace(fmt::format("consolidated.{:02d}.pth/{}", r, name), pairs ? with_rows_in_halves(std::move(s), head_dim) : std::move(s));
+      out.tensors.emplace(fmt::format("consolidated.{:02d}.pth/{}", r, name), pairs ? with_rows_in_halves(std::move(s), head_dim) : std::move(s));
     }
   const int table = table_dim(all, in.model.hidden);
   for (const auto& n : kNames) {
@@ -179,9 +173,10 @@ Converted import_meta(const ModelImport& what, const BytesDone& progress) {
     else
       for (int layer = 0; layer < in.model.num_layers(); ++layer) add_name(all, of_layer(n.theirs, layer), of_layer(n.ours, layer), dim, in);
   }
-  Converted out = import_tensors(sources, in, progress);
-  out.notices = notices;
+  out.num_tensors = out.tensors.size();
   return out;
 }
+
+Converted import_meta(const ModelImport& what, const BytesDone& progress) { return import_model(open_meta(what.from), what, progress); }
 
 }  // namespace mt

@@ -11,9 +11,6 @@
 
 namespace mt {
 
-// True for a directory with params.json and consolidated.00.pth.
-bool holds_meta_model(const std::filesystem::path& dir);
-
 // Its tensors as "consolidated.00.pth/norm.weight", without readers.   fails  as import_meta
 SourceTensors meta_tensors(const std::filesystem::path& dir);
 
@@ -22,5 +19,7 @@ SourceTensors meta_tensors(const std::filesystem::path& dir);
 //          import_tensors; nothing is left then
 //   cost   every byte is read once and written once; tensors whole on each rank are compared
 Converted import_meta(const ModelImport& what, const BytesDone& progress = {});
+// Its tensors, opened and named, as an import of them has them.
+ForeignModel open_meta(const std::filesystem::path& from);
 
 }  // namespace mt

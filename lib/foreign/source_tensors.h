@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,6 +50,16 @@ struct TensorCopy {
   Box box, of_box;  // what of each; the rest of `name` is padding
 };
 
+// What is kept beside weights, for every one of ours: a kind ("master", "exp_avg") and where it lies.
+//   rounds  it is f32, and to be used only where each tensor rounds to its weight: that proves that files hold for each
+//           parameter what is its own
+//   kept    false: it is compared so and left out
+struct StateMap {
+  std::string kind;
+  std::vector<MappedTensor> map;
+  bool rounds = false, kept = true;
+};
+
 // What becomes a checkpoint.
 //   consumed_samples, iteration, training  as in CheckpointMeta
 //   specs  what is kept beside model, layout and dtype, under keys of their own
@@ -60,8 +71,21 @@ struct NativeImport {
   ModelSpec model;
   std::vector<MappedTensor> map;
   std::vector<TensorCopy> copies;
+  std::vector<StateMap> states = {};
   std::int64_t iteration = 0, consumed_samples = 0;
   Json specs = Json::object();
+  Json training = Json::object();
+};
+
+// A model of another program, open.
+//   files        what `tensors` reads from
+//   num_tensors  theirs that are weights, as they are counted for people
+struct ForeignModel {
+  std::shared_ptr<const void> files;
+  SourceTensors tensors;
+  NativeImport what;
+  std::size_t num_tensors = 0;
+  std::vector<std::string> notices;
 };
 
 struct Converted {
@@ -80,6 +104,8 @@ void read_weight(const Reader& reader, const std::string& name, const Box& box, 
 //          named, and nothing is left; Error{io}; what `read` throws
 //   cost   every byte is read once and written once, a copy once more; 64 MiB
 Converted import_tensors(const SourceTensors& sources, const NativeImport& what, const BytesDone& progress = {});
+// The same of an open one.
+Converted import_model(ForeignModel model, const ModelImport& what, const BytesDone& progress = {});
 
 // Another program's files do not go where ours are: a directory is of one format.
 //   fails  Error{config}: `dir` is a checkpoint of ours or holds some

@@ -77,31 +77,35 @@ std::vector<std::vector<SourcePart>> sources_of(std::span<const MappedTensor> ma
   return out;
 }
 
+void fill_box(const Box& box, std::span<const SourcePart> parts, std::size_t width, const ReadBox& read, std::byte* out) {
+  std::vector<std::byte> bytes, turned;
+  for (const SourcePart& part : parts) {
+    const auto both = intersect(box, part.target);
+    if (!both || both->empty()) continue;
+    const Box from = source_box(part, *both);
+    MT_CHECK(from.size() == both->size(), "{} elements for {}", from.size(), both->size());
+    const auto n = static_cast<std::size_t>(both->size()) * width;
+    bytes.resize(n);
+    if (part.source.empty()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    else read(part.source, from, bytes.data());
+    const std::byte* source = bytes.data();
+    if (part.transposed) {
+      const auto d = from.extent.size();
+      turned.resize(n);
+      transpose(bytes.data(), from.extent[d - 2], from.extent[d - 1], width, turned.data());
+      source = turned.data();
+    }
+    for_each_run(box, *both, [&](std::int64_t at, std::int64_t inner, std::int64_t count) {
+      std::memcpy(out + static_cast<std::size_t>(at) * width, source + static_cast<std::size_t>(inner) * width,
+                  static_cast<std::size_t>(count) * width);
+    });
+  }
+}
+
 void fill_range(const Dims& shape, std::int64_t begin, std::int64_t end, std::span<const SourcePart> parts,
                 std::size_t width, const ReadBox& read, std::byte* out) {
-  std::vector<std::byte> bytes, turned;
   for (const Box& box : boxes_of_range(shape, begin, end)) {
-    for (const SourcePart& part : parts) {
-      const auto both = intersect(box, part.target);
-      if (!both || both->empty()) continue;
-      const Box from = source_box(part, *both);
-      MT_CHECK(from.size() == both->size(), "{} elements for {}", from.size(), both->size());
-      const auto n = static_cast<std::size_t>(both->size()) * width;
-      bytes.resize(n);
-      if (part.source.empty()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
-      else read(part.source, from, bytes.data());
-      const std::byte* source = bytes.data();
-      if (part.transposed) {
-        const auto d = from.extent.size();
-        turned.resize(n);
-        transpose(bytes.data(), from.extent[d - 2], from.extent[d - 1], width, turned.data());
-        source = turned.data();
-      }
-      for_each_run(box, *both, [&](std::int64_t at, std::int64_t inner, std::int64_t count) {
-        std::memcpy(out + static_cast<std::size_t>(at) * width, source + static_cast<std::size_t>(inner) * width,
-                    static_cast<std::size_t>(count) * width);
-      });
-    }
+    fill_box(box, parts, width, read, out);
     out += static_cast<std::size_t>(box.size()) * width;
   }
 }

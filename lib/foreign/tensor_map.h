@@ -64,6 +64,9 @@ using ReadBox = std::function<void(const std::string& name, const Box& box, std:
 void fill_range(const Dims& shape, std::int64_t begin, std::int64_t end, std::span<const SourcePart> parts,
                 std::size_t element_bytes, const ReadBox& read, std::byte* out);
 
+// The same of a box of it, row-major.
+void fill_box(const Box& box, std::span<const SourcePart> parts, std::size_t element_bytes, const ReadBox& read, std::byte* out);
+
 // `text` with the number of a layer in place of {L}, if that is in it.
 std::string of_layer(std::string text, int layer);
 

@@ -157,6 +157,11 @@ void TorchDist::with_object(const std::string& name, const std::function<void(co
   look(Pickle::parse(bytes, where).root());
 }
 
+TorchFile TorchDist::object(const std::string& name) const {
+  const auto& place = objects_.at(name);
+  return TorchFile(bytes_of_place(place), fmt::format("{}, bytes {} to {}", (dir_ / place.file).string(), place.begin, place.end));
+}
+
 void TorchDist::read(const std::string& name, const Box& box, std::byte* out) const {
   const Tensor& t = tensors_.at(name);
   const auto width = static_cast<std::size_t>(bytes_of(*t.dtype, 1));

@@ -51,6 +51,9 @@ class TorchDist {
   // Look at an object.   fails  Error{corrupt}: a damaged one
   void with_object(const std::string& name, const std::function<void(const PickleValue& root)>& look) const;
 
+  // One that is a file of torch.save, which is in bytes that live as long as this.   fails  as TorchFile
+  TorchFile object(const std::string& name) const;
+
   // Elements of a box, row-major.
   //   fails  Error{corrupt}: a chunk that is damaged, or is another tensor than the metadata says
   void read(const std::string& name, const Box& box, std::byte* out) const;

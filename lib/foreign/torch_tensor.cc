@@ -96,19 +96,29 @@ std::uint64_t describe_storage(const PickleValue& value, TorchTensor& t) {
 }
 
 std::optional<TorchTensor> TorchFile::tensor(const PickleValue& outer) const {
-  const auto is_parameter = [](const PickleValue& v) {
-    return v.name() == "torch._utils._rebuild_parameter" || v.name() == "torch._utils._rebuild_parameter_with_state";
-  };
-  const PickleValue value = outer.is(PickleKind::object) && is_parameter(outer) ? outer.arguments()[0] : outer;
-  if (!value.is(PickleKind::object)) return std::nullopt;
-  const std::string& name = value.name();
+  if (!outer.is(PickleKind::object)) return std::nullopt;
+  PickleValue value = outer, a = outer.arguments();
+  std::string name = outer.name();
+  // One with attributes of its own: the call that makes it, its class, the call's arguments, the attributes.
+  if (name == "torch._tensor._rebuild_from_type_v2") {
+    if (a.size() != 4 || !a[0].is(PickleKind::global) || !a[1].is(PickleKind::global) ||
+        (a[1].name() != "torch.nn.parameter.Parameter" && a[1].name() != "torch.Tensor"))
+      value.fail("a tensor of a class that is not read: " + (a.size() > 1 ? a[1].describe() : a.describe()));
+    name = a[0].name();
+    a = a[2];
+  }
+  if (name == "torch._utils._rebuild_parameter" || name == "torch._utils._rebuild_parameter_with_state") {
+    value = a[0];
+    if (!value.is(PickleKind::object)) value.fail("wanted the tensor of a parameter, found " + value.describe());
+    name = value.name();
+    a = value.arguments();
+  }
   const bool v2 = name == "torch._utils._rebuild_tensor_v2", v3 = name == "torch._utils._rebuild_tensor_v3";
   if (!v2 && !v3 && name != "torch._utils._rebuild_tensor") {
     if (name.rfind("torch._utils._rebuild", 0) == 0 || name.rfind("torch._tensor._rebuild", 0) == 0)
       value.fail("a tensor of a kind that is not read: " + name);
     return std::nullopt;
   }
-  const PickleValue a = value.arguments();
   TorchTensor t;
   const std::uint64_t said = describe_storage(a[0], t);
   t.offset = a[1].integer();

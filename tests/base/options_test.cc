@@ -287,6 +287,9 @@ TEST_F(OptionsTest, MissingAndSurplusValuesAreErrors) {
 
 TEST_F(OptionsTest, ASwitchIsTakenBackByALaterFalse) {
   parse({"--bf16", "--no-bias", "--bf16=false"});
+  EXPECT_TRUE(table.taken_back("bf16"));
+  EXPECT_FALSE(table.taken_back("no-bias"));
+  EXPECT_FALSE(table.taken_back("lr"));
   EXPECT_FALSE(bf16);
   EXPECT_FALSE(table.given("bf16"));
   EXPECT_FALSE(bias);

@@ -83,6 +83,30 @@ TEST(Diff, MissingTensorsShapesAndDtypesAreNamed) {
   EXPECT_TRUE(differences(a, b, {{"counter"}}).empty());
 }
 
+TEST(Diff, TwoDtypesAreSaidAndComparedByValue) {
+  const test::TemporaryDirectory root;
+  const std::vector<float> values{1.0f, -0.0f, 2.5f, std::numeric_limits<float>::quiet_NaN()};
+  std::vector<bf16> narrow;
+  for (const float v : {1.0f, 0.0f, 2.0f, std::numeric_limits<float>::quiet_NaN()}) narrow.push_back(to_bf16(v));
+  const TensorShard s{{"w", "weight", DType::bf16, {2, 2}, whole({2, 2})}, reinterpret_cast<const std::byte*>(narrow.data())};
+  const auto a = save_values(root / "a", values);
+  write_rank(begin_save(root / "b", 1), 0, {&s, 1});
+  const auto b = commit(root / "b", test::sample_meta(1, 1));
+  auto d = differences(a, b);
+  ASSERT_EQ(d.size(), 1u);
+  EXPECT_EQ(d[0].kind_of, TensorDifference::Kind::dtype);
+  EXPECT_EQ(d[0].num_differ, 1);
+  EXPECT_EQ(d[0].largest, 0.5);
+  EXPECT_EQ(d[0].at, (Dims{1, 0}));
+  EXPECT_CONTAINS(d[0].text, "f32 and bf16, 1 of 4 values differ");
+  narrow[2] = to_bf16(2.5f);
+  write_rank(begin_save(root / "c", 1), 0, {&s, 1});
+  d = differences(a, commit(root / "c", test::sample_meta(1, 1)));
+  ASSERT_EQ(d.size(), 1u) << "another dtype is a difference, whatever the values";
+  EXPECT_EQ(d[0].num_differ, 0);
+  EXPECT_CONTAINS(d[0].text, "all values are equal");
+}
+
 TEST(Diff, OneElementInALargeTensorIsFoundAcrossBlocks) {
   const test::TemporaryDirectory root;
   std::vector<float> values(2 * 5'000'000, 1.0f);

@@ -36,10 +36,11 @@ TEST(TensorScan, VisitsEveryElementOfAPartInOrder) {
   std::vector<float> values(static_cast<std::size_t>(num_elements(shape)));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 16000057);
   const Reader reader(write_values(root.path(), DType::f32, shape, values));
-  const auto& t = reader.manifest().tensors[0];
+  const CheckpointTensors tensors(reader);
+  const auto& t = tensors.tensors()[0];
   for (const Box& part : {whole(shape), Box{{1, 17, 5}, {2, 900, 3990}}}) {
     std::int64_t n = 0, wrong = 0;
-    scan_tensor(reader, t, part, [&](const Box& box, const std::byte* at) {
+    scan_tensor(tensors, t, part, [&](const Box& box, const std::byte* at) {
       for (std::int64_t i = 0; i < box.size(); ++i, ++n) {
         std::int64_t rest = n, flat = 0;
         Dims place(3);
@@ -65,7 +66,8 @@ TEST(TensorScan, FiguresAreThoseOfTwoPasses) {
   const float infinity = INFINITY;
   for (const float odd : {infinity, -infinity, std::nanf("")}) values.push_back(odd);
   const Reader reader(write_values(root.path(), DType::f32, {static_cast<std::int64_t>(values.size())}, values));
-  const TensorStats s = stats_of(reader, reader.manifest().tensors[0]);
+  const CheckpointTensors tensors(reader);
+  const TensorStats s = stats_of(tensors, tensors.tensors()[0]);
   EXPECT_EQ(s.elements, 100003);
   EXPECT_EQ(s.zeros, 1);
   EXPECT_EQ(s.nan, 1);
@@ -84,7 +86,8 @@ TEST(Average, IsTheMeanRoundedOnceAndOfMastersWhereThereAre) {
   const Reader mean(average_checkpoints({&ra, &rb, &rc}, root / "mean"));
   EXPECT_EQ(mean.manifest().meta.iteration, 9);
   std::vector<double> got;
-  scan_tensor(mean, mean.manifest().tensors[0], whole({4}), [&](const Box& box, const std::byte* at) {
+  const CheckpointTensors means(mean);
+  scan_tensor(means, means.tensors()[0], whole({4}), [&](const Box& box, const std::byte* at) {
     for (std::int64_t i = 0; i < box.size(); ++i) got.push_back(element_value(DType::f32, at + 4 * i));
   });
   EXPECT_EQ(got, (std::vector<double>{static_cast<float>(7.0 / 3), 2, 4, static_cast<float>(1.0 / 3)})) << "summed in double";
@@ -93,8 +96,9 @@ TEST(Average, IsTheMeanRoundedOnceAndOfMastersWhereThereAre) {
       wb(write_values(root / "wb", DType::bf16, {1}, {1.0f}, 1, {1.007f}));
   const Reader both(average_checkpoints({&wa, &wb}, root / "both"));
   ASSERT_EQ(both.manifest().tensors.size(), 2u);
-  for (const auto& t : both.manifest().tensors)
-    scan_tensor(both, t, whole({1}), [&](const Box&, const std::byte* at) {
+  const CheckpointTensors both_tensors(both);
+  for (const auto& t : both_tensors.tensors())
+    scan_tensor(both_tensors, t, whole({1}), [&](const Box&, const std::byte* at) {
       const auto master = static_cast<float>((static_cast<double>(1.001f) + static_cast<double>(1.007f)) / 2);
       EXPECT_EQ(element_value(t.dtype, at), static_cast<double>(t.kind == "master" ? master : to_f32(to_bf16(master)))) << t.kind;
     });

@@ -202,6 +202,11 @@ expect 2 "--load DIR" mt-train "${cheap[@]}" --train-iters 3 --use-checkpoint-ar
 expect 0 "loaded iteration 2" mt-train "${cheap[@]}" --train-iters 3 --use-checkpoint-args --load run --override-opt-param-scheduler \
   --metrics-file more.jsonl
 grep -q "iteration *3/ *3" out.txt || fail "$(cat out.txt)"
+# Flags of a model that the checkpoint says do nothing, be they said to be off, and so does a vocabulary.
+expect 0 "--swiglu does nothing with --use-checkpoint-args" mt-train "${cheap[@]}" --train-iters 3 --use-checkpoint-args --load run \
+  --override-opt-param-scheduler --swiglu=false
+expect 0 "--vocab-size does nothing to the model with --use-checkpoint-args" mt-train "${cheap[@]}" --train-iters 3 --use-checkpoint-args \
+  --load run --override-opt-param-scheduler --vocab-size 99
 
 # A vocabulary smaller than the data's is noticed.
 echo '{"text": "zebra, zebra, zebra, zebra, zebra, zebra, zebra"}' > z.jsonl

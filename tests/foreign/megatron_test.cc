@@ -20,7 +20,7 @@ using test::TemporaryDirectory;
 MegatronImport import_of(const fs::path& from, const fs::path& to) { return {from, to, std::nullopt, std::nullopt, "test"}; }
 
 TEST(Megatron, EveryTensorOfBothFormatsIsTheWholeModels) {
-  for (const char* model : {"gqa", "classic", "experts"})
+  for (const char* model : {"gqa", "classic", "experts", "qk", "experts-etp", "grouped"})
     for (const char* format : {"legacy", "dist"}) {
       SCOPED_TRACE(std::string(model) + " " + format);
       const TemporaryDirectory dir;
@@ -35,6 +35,16 @@ TEST(Megatron, EveryTensorOfBothFormatsIsTheWholeModels) {
       EXPECT_EQ(spec.learned_positions, std::string(model) == "classic");
       EXPECT_EQ(reader.manifest().meta.specs["megatron"]["args"]["params_dtype"], "<torch.float32>");
     }
+}
+
+// Files of the package whose tensors were given other names by hand.
+TEST(Megatron, NamesOfTransformerEngineAndOfOldModelsAreTheSameTensors) {
+  for (const char* names : {"fused", "old"}) {
+    SCOPED_TRACE(names);
+    const TemporaryDirectory dir;
+    const auto done = import_megatron(import_of(golden("megatron/qk") / names, dir / "native"));
+    EXPECT_EQ(test::tensors_of_checkpoint(done.path), test::read_expected(golden("megatron/qk/expected.tsv")));
+  }
 }
 
 TEST(Megatron, ASummaryIsOfHeadersAlone) {
