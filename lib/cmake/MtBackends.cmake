@@ -1,5 +1,6 @@
 # The optional backends. Sets MT_HAVE_MPI, MT_HAVE_CUDA, MT_HAVE_NCCL (0 or 1; base/features.h carries them into C++),
-# MT_TEST_MPIEXEC, and the target mt_mpi_backend that a module with an mpi/ folder links.
+# MT_TEST_MPIEXEC, and the target mt_mpi_backend that a module with an mpi/ folder links; mt_backend_sources() for a module
+# with a cuda/ folder.
 
 set(MT_HAVE_MPI 0)
 set(MT_HAVE_CUDA 0)
@@ -80,25 +81,67 @@ if(NOT MT_MPI STREQUAL "OFF")
   endif()
 endif()
 
-# ---- CUDA and NCCL: used only once the tree holds sources for them ----------------------------------------------------
-file(GLOB MT_CUDA_SOURCES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lib/*/cuda/*.cu")
+# ---- CUDA: nvcc for lib/*/cuda/*.cu; everything else is compiled as ever ----------------------------------------------
+set(MT_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "Compute capabilities to compile the CUDA kernels for")
 if(NOT MT_CUDA STREQUAL "OFF")
   find_program(MT_NVCC nvcc HINTS /usr/local/cuda/bin NO_CACHE)
-  if(NOT MT_NVCC)
-    set(MT_CUDA_NOTE "no nvcc found")
-  elseif(NOT MT_CUDA_SOURCES)
-    set(MT_CUDA_NOTE "nvcc found, but this version has no CUDA sources")
+  if(MT_NVCC)
+    set(CMAKE_CUDA_COMPILER "${MT_NVCC}")
+    set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
+    set(CMAKE_CUDA_ARCHITECTURES "${MT_CUDA_ARCHITECTURES}")
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+      enable_language(CUDA)
+      find_package(CUDAToolkit)
+      if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know how nvcc 13 is told
+        set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+        set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+      endif()
+    endif()
+    if(NOT CMAKE_CUDA_COMPILER)
+      set(MT_CUDA_NOTE "${MT_NVCC} does not compile a program")
+    elseif(NOT TARGET CUDA::cudart_static OR NOT TARGET CUDA::cublasLt)
+      set(MT_CUDA_NOTE "${MT_NVCC} found, but not its cudart_static and cublasLt")
+    else()
+      set(MT_HAVE_CUDA 1)
+      list(JOIN MT_CUDA_ARCHITECTURES ", " text)
+      set(MT_CUDA_NOTE "${MT_NVCC} ${CMAKE_CUDA_COMPILER_VERSION}, for ${text}")
+      if(CCACHE)
+        set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE}")
+      endif()
+    endif()
   else()
-    set(MT_CUDA_NOTE "nvcc found, but this build does not compile CUDA sources yet")
+    set(MT_CUDA_NOTE "no nvcc found")
   endif()
-  if(MT_CUDA STREQUAL "ON")
+  if(MT_CUDA STREQUAL "ON" AND NOT MT_HAVE_CUDA)
     message(FATAL_ERROR "MT_CUDA=ON, but ${MT_CUDA_NOTE}")
   endif()
 endif()
+
+# mt_backend_sources(MODULE VAR): what defines the CUDA backend of a module: the objects of its cuda/ folder, or absent/.
+# fmt's format strings are checked at run time there: nvcc takes them for calls that are no constants.
+function(mt_backend_sources module out)
+  if(NOT MT_HAVE_CUDA)
+    file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/absent/*.cc")
+    set(${out} ${sources} PARENT_SCOPE)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu")
+  add_library(mt_${module}_cuda OBJECT ${sources})
+  target_include_directories(mt_${module}_cuda PRIVATE "${CMAKE_SOURCE_DIR}/lib" "${CMAKE_BINARY_DIR}/generated")
+  target_link_libraries(mt_${module}_cuda PRIVATE fmt::fmt nlohmann_json::nlohmann_json CUDA::cudart_static)
+  target_compile_definitions(mt_${module}_cuda PRIVATE FMT_CONSTEVAL= FMT_USE_CONSTEXPR=1)
+  target_compile_options(mt_${module}_cuda PRIVATE --expt-relaxed-constexpr -fmad=false -Werror=all-warnings
+    -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-ffp-contract=off)
+  set(${out} $<TARGET_OBJECTS:mt_${module}_cuda> PARENT_SCOPE)
+endfunction()
+
+# ---- NCCL: used only once the tree holds sources for it ---------------------------------------------------------------
 if(NOT MT_NCCL STREQUAL "OFF")
-  set(MT_NCCL_NOTE "needs CUDA")
+  set(MT_NCCL_NOTE "this version has no sources for it")
   if(MT_NCCL STREQUAL "ON")
-    message(FATAL_ERROR "MT_NCCL=ON, but NCCL ${MT_NCCL_NOTE}, and ${MT_CUDA_NOTE}")
+    message(FATAL_ERROR "MT_NCCL=ON, but ${MT_NCCL_NOTE}")
   endif()
 endif()
 

@@ -77,6 +77,12 @@ function(mt_module name)
   install(TARGETS mt_${name} EXPORT mtTargets ARCHIVE DESTINATION lib)
 endfunction()
 
+# mt_link_external(NAME library): a library that the module's own code links, known to mt.pc too.
+function(mt_link_external name library)
+  target_link_libraries(mt_${name} PUBLIC ${library})
+  set_property(GLOBAL APPEND PROPERTY MT_EXTERNAL ${library})
+endfunction()
+
 # mt_tool(NAME LINK modules...): the program cmd/NAME.
 function(mt_tool name)
   cmake_parse_arguments(A "" "" "LINK" ${ARGN})
@@ -95,9 +101,12 @@ endfunction()
 set(MT_TEST_ENVIRONMENT "MT_TEST_BIN=${CMAKE_BINARY_DIR}/bin;MT_TEST_SOURCE=${CMAKE_SOURCE_DIR}"
   "MT_TEST_BUILD=${CMAKE_BINARY_DIR}" "MT_TEST_MPIEXEC=${MT_TEST_MPIEXEC}")
 
-# mt_tests(FOLDER LINK modules... [LABELS l...] [NO_PCH]): one GoogleTest binary for tests/FOLDER.
+# mt_tests(FOLDER LINK modules... [LABELS l...] [NO_PCH] [EMULATED [EMULATED_FILTER f]]): one GoogleTest binary for tests/FOLDER. EMULATED: the
+# same objects linked once more, with the CUDA backend that runs on tests/cuda_emulation/ in place of whichever lib/ was
+# built with; its tests run on that device as cuda.*, those of a filter as
+# GoogleTest's, but those that MT_EMULATED_SKIPS (regular expressions) names.
 function(mt_tests folder)
-  cmake_parse_arguments(A "NO_PCH" "" "LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(A "NO_PCH;EMULATED" "EMULATED_FILTER" "LINK;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${folder}/*.cc")
   if(NOT sources)
     return()
@@ -109,11 +118,34 @@ function(mt_tests folder)
   if(NOT A_NO_PCH)
     mt_use_pch(test_${folder} mt_pch_tests)
   endif()
-  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 TEST_LIST test_${folder}_list PROPERTIES TIMEOUT 600)
+  mt_discover_tests(test_${folder} LABELS ${A_LABELS})
+  if(A_EMULATED)
+    add_executable(test_${folder}_emulated $<TARGET_OBJECTS:test_${folder}> $<TARGET_OBJECTS:mt_cuda_emulated>)
+    target_link_libraries(test_${folder}_emulated PRIVATE ${A_LINK} mt_ops mt_cuda_emulation GTest::gtest
+      GTest::gtest_main)
+    set(MT_TEST_ENVIRONMENT "MT_TEST_DEVICE=cuda;${MT_TEST_ENVIRONMENT}")
+    mt_discover_tests(test_${folder}_emulated PREFIX cuda. LABELS emulated ${A_LABELS} FILTER ${A_EMULATED_FILTER})
+    list(JOIN MT_EMULATED_SKIPS "|" skips)
+    set(properties "${CMAKE_CURRENT_BINARY_DIR}/test_${folder}_emulated_skips.cmake")
+    file(CONFIGURE OUTPUT "${properties}" @ONLY CONTENT "foreach(test IN LISTS test_@folder@_emulated_list)
+  if(NOT \"@skips@\" STREQUAL \"\" AND \"\${test}\" MATCHES \"@skips@\")
+    set_tests_properties(\"\${test}\" PROPERTIES DISABLED TRUE)
+  endif()
+endforeach()
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${properties}")
+  endif()
+endfunction()
+
+# The tests of a binary, one by one, with labels and environment.
+function(mt_discover_tests binary)
+  cmake_parse_arguments(A "" "PREFIX;FILTER" "LABELS" ${ARGN})
+  gtest_discover_tests(${binary} DISCOVERY_TIMEOUT 60 TEST_PREFIX "${A_PREFIX}" TEST_FILTER "${A_FILTER}" TEST_LIST ${binary}_list
+    PROPERTIES TIMEOUT 600)
   # gtest_discover_tests cannot pass properties that are lists; CTest reads this file after its own.
   set(labels unit ${A_LABELS})
-  set(properties "${CMAKE_CURRENT_BINARY_DIR}/test_${folder}_properties.cmake")
-  file(CONFIGURE OUTPUT "${properties}" @ONLY CONTENT "foreach(test IN LISTS test_@folder@_list)
+  set(properties "${CMAKE_CURRENT_BINARY_DIR}/${binary}_properties.cmake")
+  file(CONFIGURE OUTPUT "${properties}" @ONLY CONTENT "foreach(test IN LISTS @binary@_list)
   set_tests_properties(\"\${test}\" PROPERTIES LABELS \"@labels@\" ENVIRONMENT \"@MT_TEST_ENVIRONMENT@\")
 endforeach()
 ")

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace mt {
 
@@ -44,6 +45,11 @@ std::byte* acquire(std::size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
+std::byte* acquire(Device device, std::size_t bytes, Memory memory) {
+  if (device.kind == DeviceKind::cpu) return acquire(bytes);
+  return memory == Memory::pinned ? cuda_backend().acquire_pinned(bytes) : cuda_backend().acquire(device.index, bytes);
+}
+
 void give_back(std::byte* data, std::size_t bytes) {
   if (bytes >= kMapBytes) munmap(data, bytes);
   else std::free(data);
@@ -51,11 +57,9 @@ void give_back(std::byte* data, std::size_t bytes) {
 
 }  // namespace
 
-Buffer::Buffer(Device device, std::size_t bytes) : size_(bytes), device_(device) {
-  if (device.kind != DeviceKind::cpu)
-    throw Error(Code::device, "this build has no CUDA", device_text(device), "use --device cpu");
+Buffer::Buffer(Device device, std::size_t bytes, Memory memory) : size_(bytes), device_(device), memory_(memory) {
   if (bytes == 0) return;
-  data_ = acquire(bytes);
+  data_ = acquire(device, bytes, memory);
   if (data_ == nullptr)
     throw Error(Code::device, fmt::format("no memory for {} bytes, {} are in use", bytes, live_buffer_bytes()),
                 device_text(device), "use a smaller micro-batch, more ranks, or recompute");
@@ -63,18 +67,22 @@ Buffer::Buffer(Device device, std::size_t bytes) : size_(bytes), device_(device)
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), device_(other.device_) {}
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
+      device_(other.device_), memory_(other.memory_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(device_, other.device_);
+  std::swap(memory_, other.memory_);
   return *this;
 }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  give_back(data_, size_);
+  if (device_.kind == DeviceKind::cpu) give_back(data_, size_);
+  else if (memory_ == Memory::pinned) cuda_backend().give_back_pinned(data_, size_);
+  else cuda_backend().give_back(device_.index, data_, size_);
   count().live.fetch_sub(size_);
 }
 

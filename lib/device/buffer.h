@@ -15,23 +15,29 @@ namespace mt {
 
 inline constexpr std::size_t kAlign = 64;  // bytes; every allocation starts on such a border
 
-// Owned device bytes, zero-filled, move only.
+// pinned: memory of the host that the device reads and writes too. On a CPU there is no difference.
+enum class Memory : std::uint8_t { device, pinned };
+
+// Owned bytes, zero-filled, move only. Memory of an accelerator may be touched by its kernels and by copies alone.
+// Giving back never waits: memory is used again after the work launched before.
 //   fails  Error{device} naming the size wanted, when memory is short
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device device, std::size_t bytes);
+  Buffer(Device device, std::size_t bytes, Memory memory = Memory::device);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   Device device() const { return device_; }
+  Memory memory() const { return memory_; }
 
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   Device device_;
+  Memory memory_ = Memory::device;
 };
 
 class Arena {

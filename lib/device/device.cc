@@ -1,6 +1,7 @@
 #include "device/device.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,12 +10,29 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace mt {
 
 std::string device_text(Device device) {
   return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
 }
+
+Device device_of_rank(const std::string& name, int local_rank) {
+  if (name == "cpu") return {};
+  if (name != "cuda") throw Error(Code::usage, fmt::format("'{}' is no device", name), "", "use cpu or cuda");
+  const int there = cuda_backend().count();
+  if (there == 0)
+    throw Error(Code::device, "no CUDA device: " + cuda_backend().why_none(), "", "use --device cpu");
+  return {DeviceKind::cuda, local_rank % there};
+}
+
+std::size_t memory_bytes(Device device) {
+  if (device.kind != DeviceKind::cpu) return cuda_backend().memory(device.index).total;
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+bool has_speed(Device device) { return device.kind == DeviceKind::cpu || !cuda_backend().emulated; }
 
 const char* cpu_isa_name(CpuIsa isa) {
   switch (isa) {

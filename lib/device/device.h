@@ -3,6 +3,7 @@
 //
 // Code: device/device.cc. Tests: tests/device/.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,16 @@ struct Device {
 
 // "cpu", "cuda:0"
 std::string device_text(Device device);
+
+// The device that a rank computes on: "cpu", or "cuda": the one of its place among the ranks of its host; where there are
+// more ranks than devices, ranks share them.
+//   fails  Error{device} with the reason where there is none; Error{usage} for another name
+Device device_of_rank(const std::string& name, int local_rank);
+
+// Bytes a rank there may use, with all others that are on it.
+std::size_t memory_bytes(Device device);
+// False where kernels of the device are run by something that stands for it: nothing to take the time of.
+bool has_speed(Device device);
 
 // Highest instruction class the CPU kernels may use. Fixed by the first call: the processor's own, lowered by
 // MT_MAX_CPU_ISA = SSE41 | AVX2 | AVX512 | AVX512_BF16 (the twin of DNNL_MAX_CPU_ISA, same meaning).

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace mt {
 
@@ -28,21 +29,42 @@ struct Event::Queue {
   }
 };
 
+struct Event::Native {
+  const DeviceBackend& backend;
+  int device;
+  void* event;
+  Native(const DeviceBackend& b, int d) : backend(b), device(d), event(b.make_event(d)) {}
+  Native(const Native&) = delete;
+  Native& operator=(const Native&) = delete;
+  ~Native() { backend.destroy_event(device, event); }
+};
+
 void Event::synchronize() const {
   if (queue_) queue_->run_until(ordinal_);
+  if (native_) native_->backend.synchronize_event(native_->device, native_->event);
 }
-bool Event::done() const { return !queue_ || queue_->done >= ordinal_; }
+bool Event::done() const {
+  if (native_) return native_->backend.event_done(native_->device, native_->event);
+  return !queue_ || queue_->done >= ordinal_;
+}
 
 Stream::Stream(Device device, int threads, Mode mode)
     : device_(device), threads_(threads < 1 ? 1 : threads), mode_(mode) {
-  if (device.kind != DeviceKind::cpu)
-    throw Error(Code::device, "this build has no CUDA", device_text(device), "use --device cpu");
+  if (device.kind != DeviceKind::cpu) {
+    backend_ = &cuda_backend();
+    native_ = backend_->make_stream(device.index);
+    mode_ = Mode::immediate;
+  }
   if (mode_ == Mode::deferred) queue_ = std::make_shared<Event::Queue>();
 }
 
-Stream::~Stream() { synchronize(); }
+Stream::~Stream() {
+  synchronize();
+  if (native_) backend_->destroy_stream(device_.index, native_);
+}
 
 void Stream::synchronize() {
+  if (native_) backend_->synchronize_stream(device_.index, native_);
   if (queue_) queue_->run_until(queue_->pushed);
 }
 
@@ -52,12 +74,21 @@ Event Stream::record() {
     e.queue_ = queue_;
     e.ordinal_ = queue_->pushed;
   }
+  if (native_) {
+    e.native_ = std::make_shared<Event::Native>(*backend_, device_.index);
+    backend_->record_event(device_.index, e.native_->event, native_);
+  }
   return e;
 }
 
 void Stream::wait(const Event& event) {
-  if (event.done()) return;
+  if (native_ && event.native_) return backend_->wait_event(device_.index, native_, event.native_->event);
   if (!queue_) return event.synchronize();
+  if (event.native_) {
+    launch([event] { event.synchronize(); });
+    return;
+  }
+  if (event.done()) return;
   queue_->entries.push_back({nullptr, event.queue_, event.ordinal_});
   ++queue_->pushed;
 }
@@ -69,11 +100,13 @@ void Stream::enqueue(std::function<void()> work) {
 
 void copy_bytes(Stream& stream, void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
+  if (stream.native_) return stream.backend_->copy(stream.device_.index, stream.native_, dst, src, bytes);
   stream.launch([=] { std::memcpy(dst, src, bytes); });
 }
 
 void zero_bytes(Stream& stream, void* dst, std::size_t bytes) {
   if (bytes == 0) return;
+  if (stream.native_) return stream.backend_->zero(stream.device_.index, stream.native_, dst, bytes);
   stream.launch([=] { std::memset(dst, 0, bytes); });
 }
 

@@ -4,6 +4,7 @@
 // CPU streams run work at once, on the calling thread (`inline`), with up to `threads` OpenMP threads inside an op.
 // A `deferred` stream queues instead and runs as late as its events allow: at synchronize(), or when another stream or
 // the host waits for an event recorded after the work. A missing wait then gives a wrong answer on any machine.
+// A stream of an accelerator is a queue of the device's own: closures run at once and put their kernels into native().
 // The host may read what a stream wrote only after synchronize() (or a waited event). Arguments of queued work are
 // captured by value; memory they point to must live until it ran.
 // Code: device/stream.cc. Tests: tests/device/stream_test.cc.
@@ -19,6 +20,7 @@
 namespace mt {
 
 class Stream;
+struct DeviceBackend;
 
 // A point in a stream's work. Cheap to copy.
 class Event {
@@ -31,7 +33,9 @@ class Event {
  private:
   friend class Stream;
   struct Queue;
-  std::shared_ptr<Queue> queue_;
+  struct Native;
+  std::shared_ptr<Queue> queue_;    // of a deferred stream
+  std::shared_ptr<Native> native_;  // of an accelerator's
   std::uint64_t ordinal_ = 0;
 };
 
@@ -46,7 +50,9 @@ class Stream {
   Device device() const { return device_; }
   // Threads an op may use; no op's bits depend on it.
   int threads() const { return threads_; }
-  Mode mode() const { return mode_; }
+  Mode mode() const { return mode_; }  // of an accelerator: immediate
+  // The accelerator's own handle (cudaStream_t), null on a CPU.
+  void* native() const { return native_; }
 
   // Run or queue a closure. Only ops and copies call it.
   template <class F>
@@ -76,9 +82,13 @@ class Stream {
   Mode mode_;
   std::function<void()> poll_;
   std::shared_ptr<Event::Queue> queue_;
+  const DeviceBackend* backend_ = nullptr;  // of an accelerator
+  void* native_ = nullptr;
+  friend void copy_bytes(Stream& stream, void* dst, const void* src, std::size_t bytes);
+  friend void zero_bytes(Stream& stream, void* dst, std::size_t bytes);
 };
 
-// dst and src on the stream's device or the host; ranges must not overlap.   cost  2·bytes moved
+// dst and src on a device or the host; ranges must not overlap.   cost  2·bytes moved
 void copy_bytes(Stream& stream, void* dst, const void* src, std::size_t bytes);
 void zero_bytes(Stream& stream, void* dst, std::size_t bytes);
 

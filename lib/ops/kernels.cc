@@ -4,9 +4,10 @@
 
 namespace mt::ops {
 
-const Kernels& kernels(DeviceKind kind) {
-  MT_CHECK(kind == DeviceKind::cpu, "no kernels for device kind {}", static_cast<int>(kind));
-  return cpu::kKernels;
+const Kernels& kernels(DeviceKind kind) { return kind == DeviceKind::cpu ? cpu::kKernels : cuda_kernels(); }
+
+void not_there(Device device) {
+  throw Error(Code::device, "this operation has no kernel there", device_text(device), "use --device cpu");
 }
 
 }  // namespace mt::ops

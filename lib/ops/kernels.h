@@ -3,7 +3,7 @@
 //
 // Each backend fills the whole table with designated initialisers; g++ rejects a forgotten row and a test asserts that
 // no slot is null. Adding an op is a field here and a line in each table.
-// Code: ops/kernels.cc; tables: ops/cpu/kernels.cc. Tests: tests/ops/kernels_test.cc.
+// Code: ops/kernels.cc; tables: ops/cpu/kernels.cc, ops/cuda/kernels.cu. Tests: tests/ops/kernels_test.cc.
 
 #include "ops/activation.h"
 #include "ops/adamw.h"
@@ -66,10 +66,17 @@ struct Kernels {
 
 const Kernels& kernels(DeviceKind kind);
 
+// ops/cuda/kernels.cu, or ops/absent/.   fails  Error{device} in a build without CUDA
+const Kernels& cuda_kernels();
+
+[[noreturn]] void not_there(Device device);
+
 // Run or queue `kernel` on the stream with a copy of its arguments.
+//   fails  Error{device} where the backend has no such kernel
 template <class Args>
 void dispatch(Stream& stream, Kernel<Args> Kernels::*slot, const Args& args) {
   const Kernel<Args> kernel = kernels(stream.device().kind).*slot;
+  if (!kernel) not_there(stream.device());
   stream.launch([kernel, &stream, args] { kernel(stream, args); });
 }
 

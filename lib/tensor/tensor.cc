@@ -2,8 +2,8 @@
 
 namespace mt {
 
-Tensor::Tensor(Device device, DType dtype, Shape shape)
-    : buffer_(device, static_cast<std::size_t>(bytes_of(dtype, shape.size()))), view_(buffer_.data(), dtype, shape) {}
+Tensor::Tensor(Device device, DType dtype, Shape shape, Memory memory)
+    : buffer_(device, static_cast<std::size_t>(bytes_of(dtype, shape.size())), memory), view_(buffer_.data(), dtype, shape) {}
 
 View allocate(Arena& arena, DType dtype, Shape shape) {
   return View(arena.allocate(static_cast<std::size_t>(bytes_of(dtype, shape.size()))), dtype, shape);

@@ -12,7 +12,7 @@ class Tensor {
  public:
   Tensor() = default;
   // Zero-filled.   fails  Error{device}
-  Tensor(Device device, DType dtype, Shape shape);
+  Tensor(Device device, DType dtype, Shape shape, Memory memory = Memory::device);
   View view() const { return view_; }
   operator View() const { return view_; }  // NOLINT: a tensor lends itself
   std::size_t bytes() const { return buffer_.size(); }

@@ -102,8 +102,8 @@ TEST(Stream, PollCallsTheHook) {
 }
 
 TEST(Stream, RefusesADeviceThisBuildLacks) {
-  EXPECT_THROW(Stream({DeviceKind::cuda, 0}), Error);
-  EXPECT_THROW(Buffer({DeviceKind::cuda, 0}, 8), Error);
+  EXPECT_THROW(Stream({DeviceKind::cuda, 99}), Error);
+  EXPECT_THROW(Buffer({DeviceKind::cuda, 99}, 8), Error);
 }
 
 }  // namespace mt

@@ -10,7 +10,7 @@ TEST(Activation, MayWriteOverItsInput) {
   Data d;
   const View x = d.normal(DType::f32, {5, 70}), over = d.copy(x), y = d.zeros(DType::f32, {5, 70}),
              dout = d.normal(DType::f32, {5, 70}), dx = d.zeros(DType::f32, {5, 70}), over_dout = d.copy(dout);
-  Stream st;
+  TestStream st;
   ops::activation_forward(st, {x, {}, y});
   ops::activation_backward(st, {x, {}, dout, dx, {}});
   ops::activation_backward(st, {x, {}, over_dout, over_dout, {}});
@@ -21,7 +21,7 @@ TEST(Activation, MayWriteOverItsInput) {
 
 TEST(Activation, HugeAndInfiniteInputsStayWhatTheyShouldBe) {
   Data d;
-  Stream st;
+  TestStream st;
   const double inf = std::numeric_limits<double>::infinity();
   const View x = d.list(DType::f32, {1e4, -1e4, 0, -0.0, inf, std::nan("")}).reshape({1, 6});
   for (ops::Activation a : {ops::Activation::gelu_tanh, ops::Activation::gelu_erf, ops::Activation::silu}) {

@@ -52,7 +52,7 @@ MT_OP_TESTS(Arithmetic, arithmetic_cases())
 
 TEST(Arithmetic, FillReachesEveryElementOfEveryDtype) {
   Data d;
-  Stream st({}, 2);
+  TestStream st(2);
   for (DType t : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64}) {
     const View v = d.zeros(t, {70001});
     ops::fill(st, v, -3);
@@ -62,7 +62,7 @@ TEST(Arithmetic, FillReachesEveryElementOfEveryDtype) {
 
 TEST(Arithmetic, CastRoundsToNearestEvenAndFollowsStrides) {
   Data d;
-  Stream st;
+  TestStream st;
   const View x = d.normal(DType::f32, {6, 5, 7}), y = d.zeros(DType::bf16, {6, 9, 8}).slice(1, 2, 7).slice(2, 0, 7);
   ops::cast(st, {x, y});
   Doubles want;
@@ -82,11 +82,12 @@ TEST(Arithmetic, CastRoundsToNearestEvenAndFollowsStrides) {
 // Every pattern of 16 bits, and the f32 neighbours of each: the vector loops equal base/dtype.h's scalar conversions.
 TEST(Arithmetic, CastsOfEveryPatternEqualTheScalarConversions) {
   Data d;
-  Stream st;
+  TestStream st;
   for (DType t : {DType::bf16, DType::f16}) {
     const View half = d.zeros(t, {65536}), wide = d.zeros(DType::f32, {65536});
     for (I i = 0; i < 65536; ++i) static_cast<std::uint16_t*>(half.data)[i] = static_cast<std::uint16_t>(i);
     ops::cast(st, {half, wide});
+    TestStream::settle();
     int wrong = 0;
     for (I i = 0; i < 65536; ++i) {
       const auto b = static_cast<std::uint16_t>(i);
@@ -101,6 +102,7 @@ TEST(Arithmetic, CastsOfEveryPatternEqualTheScalarConversions) {
         near.as<float>()[i] =
             std::bit_cast<float>(std::bit_cast<std::uint32_t>(wide.as<float>()[i]) + static_cast<std::uint32_t>(step));
       ops::cast(st, {near, rounded});
+      TestStream::settle();
       for (I i = 0; i < 65536; ++i) {
         const float f = near.as<float>()[i];
         const std::uint16_t scalar = t == DType::bf16 ? to_bf16(f).bits : to_f16(f).bits;

@@ -170,6 +170,15 @@ inline std::vector<OpCase> attention_cases() {
     out.push_back(attention_case({{30}, {150}, 2, 1, 16, b16, false, 0.1}, backward));
     out.push_back(attention_case({{20}, {20}, 1, 1, 16, DType::f16}, backward));
     out.push_back(attention_case({{300}, {300}, 2, 2, 16, f32}, backward));
+    // Head dims around those that a kernel may be written for, several sequences, spare keys, groups.
+    out.push_back(attention_case({{70, 33}, {70, 33}, 4, 2, 64, b16}, backward));
+    out.push_back(attention_case({{65}, {130}, 2, 1, 96, b16}, backward));
+    out.push_back(attention_case({{130, 5}, {130, 77}, 2, 2, 128, b16}, backward));
+    out.push_back(attention_case({{35, 40}, {50, 60}, 2, 2, 80, b16, true, 0, 13}, backward));
+    out.push_back(attention_case({{40}, {70}, 1, 1, 256, b16}, backward));
+    out.push_back(attention_case({{40, 20}, {70, 20}, 2, 1, 128, DType::f16, false, 0.2, 0, 9}, backward));
+    out.push_back(attention_case({{50, 9}, {20, 4}, 2, 2, 40, DType::f16}, backward));
+    out.push_back(attention_case({{30}, {30}, 2, 2, 20, b16, true, 0.2}, backward));
   }
   return out;
 }

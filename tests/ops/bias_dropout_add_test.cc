@@ -10,7 +10,7 @@ MT_OP_TESTS(BiasDropoutAdd, bias_dropout_add_cases())
 // A rank that holds columns [300, 600) drops what the whole drops there.
 TEST(BiasDropoutAdd, AShardDropsWhatTheWholeDrops) {
   Data d;
-  Stream st;
+  TestStream st;
   const View x = d.normal(DType::f32, {6, 600}), out = d.zeros(DType::f32, {6, 600}),
              part = d.zeros(DType::f32, {6, 300});
   ops::Dropout drop{0.2f, {1, 2}, d.integers(DType::i64, {6}, 0, 100), d.integers(DType::i32, {6}, 0, 100), 0};
@@ -22,7 +22,7 @@ TEST(BiasDropoutAdd, AShardDropsWhatTheWholeDrops) {
 
 TEST(BiasDropoutAdd, DropsTheShareItIsAskedTo) {
   Data d;
-  Stream st;
+  TestStream st;
   const View x = d.zeros(DType::f32, {100, 1000}), out = d.zeros(DType::f32, {100, 1000});
   ops::fill(st, x, 1);
   for (double p : {0.1, 0.5, 0.9}) {
@@ -43,7 +43,7 @@ TEST(BiasDropoutAdd, DropsTheShareItIsAskedTo) {
 
 TEST(BiasDropoutAdd, BackwardOfNoDropoutInPlaceTouchesNothing) {
   Data d;
-  Stream st;
+  TestStream st;
   const View dout = d.normal(DType::f32, {3, 8}), db = d.zeros(DType::f32, {8});
   const Doubles before = values(dout);
   ops::bias_dropout_add_backward(st, {dout, dout, db, {}});

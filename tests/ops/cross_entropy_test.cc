@@ -12,7 +12,7 @@ MT_OP_TESTS(CrossEntropy, cross_entropy_cases())
 TEST(CrossEntropy, ShardsGiveTheWholeLossAndGradient) {
   for (float smoothing : {0.0f, 0.2f}) {
     Data d;
-    Stream st;
+    TestStream st;
     const I rows = 6, vocab = 50;
     const View whole = d.normal(DType::f32, {rows, 60}, 3), targets = d.integers(DType::i32, {rows}, 0, vocab),
                scale = d.normal(DType::f32, {rows});
@@ -60,7 +60,7 @@ TEST(CrossEntropy, ShardsGiveTheWholeLossAndGradient) {
 
 TEST(CrossEntropy, OneWithoutTheGradientLeavesLogits) {
   Data d;
-  Stream st;
+  TestStream st;
   const View logits = d.normal(DType::f32, {2, 9}), targets = d.list(DType::i32, {3, 8});
   const auto row = [&] { return d.zeros(DType::f32, {2}); };
   const View max = row(), sum = row(), target = row(), loss = row();
@@ -74,7 +74,7 @@ TEST(CrossEntropy, OneWithoutTheGradientLeavesLogits) {
 
 TEST(CrossEntropy, ANanLogitGivesANanLoss) {
   Data d;
-  Stream st;
+  TestStream st;
   for (I bad : {0, 5, 16, 17}) {
     const View logits = d.normal(DType::f32, {1, 18}), targets = d.list(DType::i32, {3});
     store(logits, bad, std::nan(""));

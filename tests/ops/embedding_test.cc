@@ -8,7 +8,7 @@ MT_OP_TESTS(Embedding, embedding_cases())
 
 TEST(Embedding, ShardsAddUpToTheWhole) {
   Data d;
-  Stream st;
+  TestStream st;
   const View weight = d.normal(DType::f32, {10, 8}), ids = d.integers(DType::i32, {30}, 0, 10);
   const View whole = d.zeros(DType::f32, {30, 8}), low = d.zeros(DType::f32, {30, 8}),
              high = d.zeros(DType::f32, {30, 8});

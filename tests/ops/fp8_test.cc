@@ -26,7 +26,7 @@ TEST(Fp8, TheScaleFillsTheFormatAndNeverOverflowsIt) {
 
 TEST(Fp8, LargerValuesThanTheScaleAllowsSaturateAndNanStays) {
   Data d;
-  Stream st;
+  TestStream st;
   const View x = d.list(DType::f32, {1000, -1000, 3, NAN}).reshape({1, 4}), out = d.zeros(DType::f32, {1, 4});
   ops::fp8_round(st, {x, out, DType::e4m3, d.list(DType::f32, {448})});  // a magnitude of an earlier step
   const Doubles v = values(out);
@@ -38,7 +38,7 @@ TEST(Fp8, LargerValuesThanTheScaleAllowsSaturateAndNanStays) {
 
 TEST(Fp8, TheLargestMagnitudeGrowsAndNanWins) {
   Data d;
-  Stream st;
+  TestStream st;
   const View amax = d.list(DType::f32, {2.5});
   ops::abs_max(st, {d.list(DType::bf16, {1, -2}).reshape({1, 2}), amax});
   EXPECT_EQ(values(amax)[0], 2.5);

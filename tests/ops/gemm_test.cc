@@ -14,7 +14,7 @@ TEST(Gemm, LeavesMemoryBesideAStridedResultAlone) {
   Data d;
   const View whole = d.normal(DType::f32, {20, 40}), before = d.copy(whole);
   const View c = whole.slice(1, 8, 24);
-  Stream stream;
+  TestStream stream;
   ops::gemm(stream, {.a = d.normal(DType::f32, {20, 12}), .b = d.normal(DType::f32, {12, 16}), .c = c, .bias = {}});
   for (I i = 0; i < 20; ++i)
     for (I j = 0; j < 40; j += j == 7 ? 17 : 1) EXPECT_EQ(load(whole, i * 40 + j), load(before, i * 40 + j));
@@ -28,7 +28,7 @@ TEST(Gemm, CostCountsTwoFlopAMultiplyAdd) {
 
 TEST(GemmDeathTest, RefusesShapesThatDoNotMultiply) {
   Data d;
-  Stream stream;
+  TestStream stream;
   const View a = d.normal(DType::f32, {4, 3}), b = d.normal(DType::f32, {4, 5}), c = d.zeros(DType::f32, {4, 5});
   EXPECT_DEATH(ops::gemm(stream, {.a = a, .b = b, .c = c, .bias = {}}), "is no c");
 }

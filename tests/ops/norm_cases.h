@@ -119,6 +119,9 @@ inline std::vector<OpCase> norm_cases() {
   for (bool layer : {false, true}) {
     for (I columns : {1, 16, 37, 300})
       out.push_back(norm_forward_case({5, columns, DType::f32, DType::f32, layer, false, false, 3}));
+    for (I columns : {512, 1000, 2100, 9003})
+      out.push_back(norm_forward_case({3, columns, DType::bf16, DType::f32, layer, false, false, 1}));
+    out.push_back(norm_backward_case({1, 1300, DType::f32, DType::f32, layer, false, true}));
     out.push_back(norm_forward_case({300, 70, DType::bf16, DType::bf16, layer, true, false}));
     out.push_back(norm_forward_case({7, 70, DType::f16, DType::f32, layer, true, false}));
     out.push_back(norm_backward_case({4, 21, DType::f32, DType::f32, layer, false, false, 2}));

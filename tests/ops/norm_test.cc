@@ -14,7 +14,7 @@ TEST(Norm, BackwardMayWriteOverItsInputs) {
     const View mean = d.zeros(DType::f32, {9}), rstd = d.zeros(DType::f32, {9}), y = d.zeros(DType::f32, {9, 40}),
                dx = d.zeros(DType::f32, {9, 40}), dw = d.zeros(DType::f32, {40}), db = d.zeros(DType::f32, {40}),
                over = d.copy(in.dout), dw2 = d.zeros(DType::f32, {40}), db2 = d.zeros(DType::f32, {40});
-    Stream st;
+    TestStream st;
     if (layer) {
       ops::layer_norm_forward(st, {in.x, in.w, in.b, y, mean, rstd});
       ops::layer_norm_backward(st, {in.dout, in.x, in.w, mean, rstd, in.residual, dx, dw, db});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/stream.h"
+#include "device/test_device.h"
 #include "ops/cost.h"
 #include "tensor/tensor.h"
 
@@ -24,7 +25,26 @@ using I = std::int64_t;
 
 inline std::size_t z(I i) { return static_cast<std::size_t>(i); }
 
+// A stream on the device under test. Reading or writing data with the functions below waits for it first.
+class TestStream : public Stream {
+ public:
+  explicit TestStream(int threads = 1, Mode mode = Mode::immediate) : Stream(test_device(), threads, mode) {
+    live().push_back(this);
+  }
+  ~TestStream() { std::erase(live(), this); }
+  static void settle() {
+    for (Stream* s : live()) s->synchronize();
+  }
+
+ private:
+  static std::vector<Stream*>& live() {
+    static std::vector<Stream*> streams;
+    return streams;
+  }
+};
+
 inline double load(const View& v, I flat) {
+  TestStream::settle();
   switch (v.dtype) {
     case DType::f64: return static_cast<const double*>(v.data)[flat];
     case DType::f32: return static_cast<double>(static_cast<const float*>(v.data)[flat]);
@@ -37,6 +57,7 @@ inline double load(const View& v, I flat) {
 }
 
 inline void store(const View& v, I flat, double value) {
+  TestStream::settle();
   const auto f = static_cast<float>(value);
   switch (v.dtype) {
     case DType::f32: static_cast<float*>(v.data)[flat] = f; return;
@@ -85,11 +106,19 @@ class Data {
     for (I i = 0; i < v.size(); ++i) store(v, i, values[z(i)]);
     return v;
   }
+  // A value where kernels may read it.
+  template <class T>
+  T* keep(const T& value) {
+    const View v = zeros(DType::u8, {sizeof(T)});
+    std::memcpy(v.data, &value, sizeof(T));
+    return static_cast<T*>(v.data);
+  }
   View zeros(DType dtype, Shape shape) {
-    tensors_.emplace_back(Device{}, dtype, shape);
+    tensors_.emplace_back(test_device(), dtype, shape, Memory::pinned);
     return tensors_.back().view();
   }
   View copy(const View& x) {
+    TestStream::settle();
     const View v = zeros(x.dtype, x.shape);
     std::memcpy(v.data, x.data, x.bytes());
     return v;

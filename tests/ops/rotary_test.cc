@@ -48,7 +48,7 @@ TEST(Rotary, LlamaThreeScalingKeepsShortWavesAndStretchesLongOnes) {
 
 TEST(Rotary, TurningBackRestoresTheInput) {
   Data d;
-  Stream st;
+  TestStream st;
   ops::RotarySpec s;
   s.rotary_dim = 16;
   const auto host = ops::rotary_table(s, 64);

@@ -11,10 +11,12 @@ namespace mt::test {
 namespace {
 
 std::vector<std::int64_t> bins_of(const View& x, int threads = 1) {
-  std::vector<std::int64_t> bins(ops::kSumSquaresSize);
-  Stream st({}, threads);
-  ops::sum_squares(st, {x, View(bins.data(), DType::i64, {ops::kSumSquaresSize})});
-  return bins;
+  Data d;
+  const View bins = d.zeros(DType::i64, {ops::kSumSquaresSize});
+  TestStream st(threads);
+  ops::sum_squares(st, {x, bins});
+  st.synchronize();
+  return {bins.as<std::int64_t>(), bins.as<std::int64_t>() + ops::kSumSquaresSize};
 }
 
 // Numbers of all sizes an f32 has.

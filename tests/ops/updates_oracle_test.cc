@@ -17,7 +17,7 @@ constexpr I kCount = 12;
 
 struct Steps {
   Data d;
-  Stream st;
+  TestStream st;
   View w = d.zeros(DType::f32, {kCount}), g = d.zeros(DType::f32, {kCount}), m = d.zeros(DType::f32, {kCount}),
        v = d.zeros(DType::f32, {kCount});
   Steps() {
@@ -25,10 +25,10 @@ struct Steps {
   }
   void step(const std::string& rule, I number, double rate) {
     for (I i = 0; i < kCount; ++i) store(g, i, static_cast<double>((i * 17 + number * 23) % 31 - 15) / 32);
-    const ops::AdamwScalars now{static_cast<float>(rate), 1, ops::adamw_bias_correction(0.9f, number),
-                                ops::adamw_bias_correction(0.95f, number), 0};
-    if (rule == "adamw") ops::adamw(st, {w, m, v, g, {}, &now, 1, 0.9f, 0.95f, 1e-6f, 0.125f});
-    else ops::sgd(st, {w, rule == "sgd" ? m : View(), g, {}, &now, 0.9f, 0.125f});
+    const auto* now = d.keep(ops::AdamwScalars{static_cast<float>(rate), 1, ops::adamw_bias_correction(0.9f, number),
+                                ops::adamw_bias_correction(0.95f, number), 0});
+    if (rule == "adamw") ops::adamw(st, {w, m, v, g, {}, now, 1, 0.9f, 0.95f, 1e-6f, 0.125f});
+    else ops::sgd(st, {w, rule == "sgd" ? m : View(), g, {}, now, 0.9f, 0.125f});
   }
 };
 

@@ -1,0 +1,254 @@
+#include "device/cuda/memory_cache.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "device/cuda/launch.h"
+
+namespace mt::cuda {
+
+namespace {
+// A free block may be this much too large, in eighths.
+constexpr std::size_t kSlackEighths = 1;
+}  // namespace
+
+namespace {
+
+struct Caches {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<MemoryCache>> of_device;
+};
+// Never destroyed: the driver may be gone before our statics are.
+Caches& caches() {
+  static auto& c = *new Caches;
+  return c;
+}
+
+}  // namespace
+
+MemoryCache& memory_cache(int device) {
+  Caches& c = caches();
+  const std::lock_guard lock(c.mutex);
+  const auto i = static_cast<std::size_t>(device);
+  while (c.of_device.size() <= i)
+    c.of_device.push_back(std::make_unique<MemoryCache>(static_cast<int>(c.of_device.size())));
+  return *c.of_device[i];
+}
+
+std::vector<cudaEvent_t> MemoryCache::mark() {
+  const std::lock_guard lock(mutex_);
+  return mark_locked();
+}
+
+bool MemoryCache::is_past(std::vector<cudaEvent_t>& events, bool wait) {
+  const std::lock_guard lock(mutex_);
+  return is_past_locked(events, wait);
+}
+
+std::vector<cudaEvent_t> MemoryCache::mark_locked() {
+  std::vector<cudaEvent_t> events;
+  for (const cudaStream_t stream : streams_) {
+    if (cudaStreamQuery(stream) == cudaSuccess) continue;
+    cudaGetLastError();  // it is no error
+    use_device(device_);
+    events.push_back(take_event());
+    check(cudaEventRecord(events.back(), stream), "cudaEventRecord", device_);
+  }
+  return events;
+}
+
+bool MemoryCache::is_past_locked(std::vector<cudaEvent_t>& events, bool wait) {
+  while (!events.empty()) {
+    const cudaEvent_t event = events.back();
+    const cudaError_t state = wait ? cudaEventSynchronize(event) : cudaEventQuery(event);
+    if (state == cudaErrorNotReady) {
+      cudaGetLastError();  // it is no error
+      return false;
+    }
+    check(state, "cudaEventQuery", device_);
+    spare_events_.push_back(event);
+    events.pop_back();
+  }
+  return true;
+}
+
+std::byte* MemoryCache::take_fitting(std::size_t bytes, bool wait) {
+  Block* best = nullptr;
+  for (Block& b : free_)
+    if (b.bytes >= bytes && b.bytes <= bytes + bytes / 8 * kSlackEighths && (!best || b.bytes < best->bytes) &&
+        is_past_locked(b.pending, wait))
+      best = &b;
+  if (!best) return nullptr;
+  used_.push_back(std::move(*best));
+  *best = std::move(free_.back());
+  free_.pop_back();
+  return used_.back().data;
+}
+
+void MemoryCache::release_free() {
+  for (Block& b : free_) {
+    is_past_locked(b.pending, true);
+    check(cudaFree(b.data), "cudaFree", device_);
+  }
+  free_.clear();
+}
+
+std::byte* MemoryCache::acquire(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return acquire_locked(bytes);
+}
+
+void MemoryCache::give_back(std::byte* data) {
+  const std::lock_guard lock(mutex_);
+  give_back_locked(data);
+}
+
+std::byte* MemoryCache::acquire_locked(std::size_t bytes) {
+  use_device(device_);
+  if (std::byte* p = take_fitting(bytes, false)) return p;
+  void* fresh = nullptr;
+  cudaError_t error = cudaMalloc(&fresh, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    if (std::byte* p = take_fitting(bytes, true)) return p;
+    release_free();
+    error = cudaMalloc(&fresh, bytes);
+  }
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(error, "cudaMalloc", device_);
+  used_.push_back({static_cast<std::byte*>(fresh), bytes, {}});
+  return used_.back().data;
+}
+
+cudaEvent_t MemoryCache::take_event() {
+  if (!spare_events_.empty()) {
+    const cudaEvent_t event = spare_events_.back();
+    spare_events_.pop_back();
+    return event;
+  }
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate", device_);
+  return event;
+}
+
+void MemoryCache::give_back_locked(std::byte* data) {
+  use_device(device_);
+  const auto at = std::find_if(used_.begin(), used_.end(), [&](const Block& b) { return b.data == data; });
+  MT_CHECK(at != used_.end(), "no block of {} starts there", device_text({DeviceKind::cuda, device_}));
+  free_.push_back(std::move(*at));
+  *at = std::move(used_.back());
+  used_.pop_back();
+  free_.back().pending = mark_locked();
+}
+
+void MemoryCache::add_stream(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  streams_.push_back(stream);
+}
+
+void MemoryCache::remove_stream(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  if (const auto at = scratch_.find(stream); at != scratch_.end()) {
+    give_back_locked(at->second.data);
+    scratch_.erase(at);
+  }
+  std::erase(streams_, stream);
+}
+
+std::byte* MemoryCache::scratch(cudaStream_t stream, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Scratch& s = scratch_[stream];
+  if (s.bytes >= bytes) return s.data;
+  if (s.data) give_back_locked(s.data);
+  s = {acquire_locked(bytes), bytes};
+  if (!s.data) {
+    scratch_.erase(stream);
+    throw Error(Code::device, fmt::format("no memory for {} bytes that a kernel works with", bytes),
+                device_text({DeviceKind::cuda, device_}), "use a smaller micro-batch, more ranks, or recompute");
+  }
+  return s.data;
+}
+
+std::byte* scratch(const Stream& stream, std::size_t bytes) {
+  return memory_cache(stream.device().index).scratch(native(stream), bytes);
+}
+
+cudaStream_t MemoryCache::own_stream() {
+  const std::lock_guard lock(mutex_);
+  if (!own_) {
+    use_device(device_);
+    check(cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking), "cudaStreamCreate", device_);
+  }
+  return own_;
+}
+
+namespace {
+
+// Blocks that wait to be used again; more, or larger ones, go back to the driver, which takes its time. The emulation
+// wants all of them: it watches for who touches memory given back.
+constexpr std::size_t kMostPinned = kEmulated ? 0 : 64, kLargestPinned = std::size_t{64} << 20;
+
+struct PinnedBlock {
+  std::byte* data;
+  std::size_t bytes;
+  std::vector<std::pair<MemoryCache*, std::vector<cudaEvent_t>>> pending;
+  bool is_free() {
+    for (auto& [cache, events] : pending)
+      if (!cache->is_past(events, false)) return false;
+    return true;
+  }
+};
+struct PinnedCache {
+  std::mutex mutex;
+  std::vector<PinnedBlock> blocks;
+};
+PinnedCache& pinned_cache() {
+  static auto& c = *new PinnedCache;
+  return c;
+}
+
+}  // namespace
+
+std::byte* take_pinned(std::size_t bytes) {
+  PinnedCache& c = pinned_cache();
+  const std::lock_guard lock(c.mutex);
+  const auto at = std::find_if(c.blocks.begin(), c.blocks.end(),
+                               [&](PinnedBlock& b) { return b.bytes == bytes && b.is_free(); });
+  if (at != c.blocks.end()) {
+    std::byte* data = at->data;
+    c.blocks.erase(at);
+    return data;
+  }
+  void* fresh = nullptr;
+  const cudaError_t error = cudaHostAlloc(&fresh, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(error, "cudaHostAlloc", -1);
+  return static_cast<std::byte*>(fresh);
+}
+
+void give_back_pinned(std::byte* data, std::size_t bytes) {
+  PinnedBlock block{data, bytes, {}};
+  {
+    Caches& all = caches();
+    const std::lock_guard lock(all.mutex);
+    for (const auto& cache : all.of_device)
+      if (auto events = cache->mark(); !events.empty()) block.pending.emplace_back(cache.get(), std::move(events));
+  }
+  PinnedCache& c = pinned_cache();
+  const std::lock_guard lock(c.mutex);
+  if (bytes <= kLargestPinned && c.blocks.size() < kMostPinned) {
+    c.blocks.push_back(std::move(block));
+    return;
+  }
+  for (auto& [cache, events] : block.pending) cache->is_past(events, true);
+  check(cudaFreeHost(data), "cudaFreeHost", -1);
+}
+
+}  // namespace mt::cuda

@@ -1,0 +1,97 @@
+// Streams of the emulation: as late as they may, in order, and never without the wait that is needed.
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "device/buffer.h"
+#include "device/cuda/launch.h"
+
+namespace mt::cuda {
+namespace {
+
+const Device kDevice{DeviceKind::cuda, 0};
+
+__global__ void set_to(int* out, int value) { *out = value; }
+__global__ void copy_int(int* out, const int* in) { *out = *in; }
+
+struct Ints {
+  Buffer buffer{kDevice, 64, Memory::pinned};
+  int& operator[](std::size_t i) const { return reinterpret_cast<int*>(buffer.data())[i]; }
+};
+
+bool shuffled() { return emulation::seed() != 0; }
+
+TEST(EmulatedStream, WorkRunsWhenSomebodyWaitsAndNoSooner) {
+  if (shuffled()) GTEST_SKIP() << "with a seed work may run at any time";
+  const Ints x;
+  Stream s(kDevice);
+  launch(s, set_to, {}, &x[0], 3);
+  EXPECT_EQ(x[0], 0);
+  s.synchronize();
+  EXPECT_EQ(x[0], 3);
+}
+
+TEST(EmulatedStream, AnEventRunsTheWorkBeforeItAndNothingAfter) {
+  if (shuffled()) GTEST_SKIP() << "with a seed work may run at any time";
+  const Ints x;
+  Stream s(kDevice);
+  launch(s, set_to, {}, &x[0], 1);
+  const Event e = s.record();
+  launch(s, set_to, {}, &x[0], 2);
+  EXPECT_FALSE(e.done());
+  e.synchronize();
+  EXPECT_TRUE(e.done());
+  EXPECT_EQ(x[0], 1);
+}
+
+TEST(EmulatedStream, AMissingWaitReadsWhatWasThereBefore) {
+  if (shuffled()) GTEST_SKIP() << "with a seed the producer may happen to be first";
+  const Ints x;
+  Stream producer(kDevice), consumer(kDevice);
+  launch(producer, set_to, {}, &x[0], 7);
+  launch(consumer, copy_int, {}, &x[1], &x[0]);
+  consumer.synchronize();
+  EXPECT_EQ(x[1], 0);
+}
+
+TEST(EmulatedStream, AWaitBringsTheOtherStreamFirst) {
+  const Ints x;
+  Stream producer(kDevice), consumer(kDevice);
+  launch(producer, set_to, {}, &x[0], 7);
+  consumer.wait(producer.record());
+  launch(consumer, copy_int, {}, &x[1], &x[0]);
+  consumer.synchronize();
+  EXPECT_EQ(x[1], 7);
+}
+
+TEST(EmulatedStream, WhoOnlyAsksGetsThereToo) {
+  const Ints x;
+  Stream s(kDevice);
+  launch(s, set_to, {}, &x[0], 1);
+  const Event e = s.record();
+  int asked = 0;
+  while (!e.done() && asked < 100) ++asked;
+  EXPECT_LT(asked, 100);
+  EXPECT_EQ(x[0], 1);
+}
+
+TEST(EmulatedStream, ScratchGrowsInStreamOrder) {
+  const Ints x;
+  Stream s(kDevice);
+  auto* small = reinterpret_cast<int*>(scratch(s, 64));
+  launch(s, set_to, {}, small, 5);
+  launch(s, copy_int, {}, &x[0], static_cast<const int*>(small));
+  EXPECT_EQ(scratch(s, 32), reinterpret_cast<std::byte*>(small));
+  auto* large = reinterpret_cast<int*>(scratch(s, 1 << 16));
+  EXPECT_NE(large, small);
+  launch(s, set_to, {}, large, 6);
+  launch(s, copy_int, {}, &x[1], static_cast<const int*>(large));
+  s.synchronize();
+  EXPECT_EQ(x[0], 5);
+  EXPECT_EQ(x[1], 6);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % 256, 0u);
+}
+
+}  // namespace
+}  // namespace mt::cuda

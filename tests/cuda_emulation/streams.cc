@@ -1,0 +1,361 @@
+// Streams that run as late as they may, events, copies, and the rest of the runtime's calls.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+namespace mt::emulation {
+
+// An entry is work, or a point of another stream to get to first.
+struct Entry {
+  std::function<void()> work;
+  const char* what = nullptr;
+  Place place;
+  std::shared_ptr<Queue> other;
+  std::uint64_t until = 0;
+};
+
+struct Queue : std::enable_shared_from_this<Queue> {
+  int device = 0;
+  std::deque<Entry> entries;
+  std::uint64_t pushed = 0, done = 0;
+};
+
+struct Moment {
+  std::shared_ptr<Queue> stream;
+  std::uint64_t ordinal = 0;
+  int asked = 0;  // how often a query was told "not yet"
+};
+
+namespace {
+
+struct Streams {
+  std::recursive_mutex mutex;  // one emulated machine: whoever runs work holds it
+  std::vector<std::shared_ptr<Queue>> all;
+};
+Streams& streams() {
+  static auto& s = *new Streams;
+  return s;
+}
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+cudaError_t say(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+thread_local const char* running_what = nullptr;
+thread_local constinit int running_line = 0;
+thread_local const char* running_file = nullptr;
+
+void run_until(Queue& q, std::uint64_t ordinal);
+
+void run_front(Queue& q) {
+  Entry e = std::move(q.entries.front());
+  q.entries.pop_front();
+  if (e.other) run_until(*e.other, e.until);
+  if (e.work) {
+    open_device(q.device);
+    set_running(e.what, e.place);
+    e.work();
+    check_red_zones();
+    set_running(nullptr, e.place);
+    close_device(q.device);
+  }
+  ++q.done;
+}
+
+bool could_run(const Queue& q) {
+  if (q.entries.empty()) return false;
+  const Entry& e = q.entries.front();
+  return !e.other || e.other->done >= e.until;
+}
+
+// With a seed: some stream that could run does so now, though nobody waits for it yet.
+void run_some() {
+  if (seed() == 0 || running_what != nullptr || draw() % 4 != 0) return;
+  auto& all = streams().all;
+  if (all.empty()) return;
+  const std::shared_ptr<Queue> q = all[draw() % all.size()];
+  for (std::uint64_t n = 1 + draw() % 4; n > 0 && could_run(*q); --n) run_front(*q);
+}
+
+void run_until(Queue& q, std::uint64_t ordinal) {
+  if (q.done >= ordinal) return;
+  open_device(q.device);
+  while (q.done < ordinal) {
+    run_some();
+    if (q.done < ordinal) run_front(q);
+  }
+  close_device(q.device);
+}
+
+void push(Queue& q, Entry entry) {
+  q.entries.push_back(std::move(entry));
+  ++q.pushed;
+  run_some();
+}
+
+// Opens the devices that a copy reads or writes beside the stream's own.
+struct Opened {
+  int devices[2] = {-1, -1};
+  Opened(const void* a, const void* b) {
+    if (!is_device_memory(a, &devices[0])) devices[0] = -1;
+    if (!is_device_memory(b, &devices[1])) devices[1] = -1;
+    for (const int d : devices)
+      if (d >= 0) open_device(d);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  ~Opened() {
+    for (const int d : devices)
+      if (d >= 0) close_device(d);
+  }
+};
+
+}  // namespace
+
+void set_running(const char* what, Place place) {
+  running_what = what;
+  running_file = place.file_name();
+  running_line = static_cast<int>(place.line());
+}
+
+const char* running() {
+  if (!running_what) return "";
+  thread_local char text[256];
+  const char* slash = std::strrchr(running_file, '/');
+  int n = std::snprintf(text, sizeof text, "the %s of %s:%d", running_what, slash ? slash + 1 : running_file, running_line);
+  if (self && n > 0 && static_cast<std::size_t>(n) < sizeof text)
+    std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), ", block (%u, %u, %u) thread %u", self->block.x,
+                  self->block.y, self->block.z, self->linear);
+  return text;
+}
+
+std::uint64_t seed() {
+  static const std::uint64_t s = [] {
+    const char* text = std::getenv("MT_EMULATION_SEED");
+    return text ? std::strtoull(text, nullptr, 10) : 0;
+  }();
+  return s;
+}
+
+std::uint64_t draw() {
+  thread_local std::uint64_t state = seed();
+  std::uint64_t z = state += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+void queue(Queue* stream, std::function<void()> work, const char* what, Place place) {
+  const Lock lock(streams().mutex);
+  push(*stream, {std::move(work), what, place, nullptr, 0});
+}
+
+int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t shared_bytes, std::function<void()> body,
+                 Place place) {
+  if (!stream) return say(cudaErrorInvalidResourceHandle);
+  if (threads == 0 || threads > 1024 || shared_bytes > kMaxSharedBytes || blocks.y > 65535 || blocks.z > 65535)
+    return say(cudaErrorInvalidConfiguration);
+  queue(stream, [=, body = std::move(body)] { run_blocks(blocks, threads, shared_bytes, body); }, "kernel", place);
+  return cudaSuccess;
+}
+
+}  // namespace mt::emulation
+
+using namespace mt::emulation;
+
+// ---- devices --------------------------------------------------------------------------------------------------------
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return *count == 0 ? say(cudaErrorNoDevice) : cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "emulated device");
+  properties->totalGlobalMem = device_bytes();
+  properties->sharedMemPerBlockOptin = kMaxSharedBytes;
+  properties->multiProcessorCount = 4;
+  properties->major = 9;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp p;
+  if (const cudaError_t error = cudaGetDeviceProperties(&p, device)) return error;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(p.sharedMemPerBlockOptin); break;
+    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
+    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+  std::snprintf(text, static_cast<std::size_t>(bytes), "emulated:%d", device);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *free = device_bytes_free(current_device);
+  *total = device_bytes();
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+  }
+  return "?";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorNoDevice: return "no emulated device is visible";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorNotReady: return "device not ready";
+  }
+  return "?";
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  const Lock lock(streams().mutex);
+  *data = allocate(current_device, bytes);
+  return *data ? cudaSuccess : say(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFree(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  const Lock lock(streams().mutex);
+  cudaDeviceSynchronize();  // as the real one
+  return release(current_device, data) ? cudaSuccess : say(cudaErrorInvalidValue);
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  const Lock lock(streams().mutex);
+  *data = allocate(-1, bytes);
+  return *data ? cudaSuccess : say(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  const Lock lock(streams().mutex);
+  return release(-1, data) ? cudaSuccess : say(cudaErrorInvalidValue);
+}
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (!stream) return say(cudaErrorInvalidResourceHandle);
+  if (!is_emulated_memory(src) && is_emulated_memory(dst)) {  // as the real one: ordinary memory is free at return
+    const auto* from = static_cast<const std::byte*>(src);
+    queue(stream, [=, kept = std::vector<std::byte>(from, from + bytes)] {
+      const Opened opened(dst, nullptr);
+      std::memcpy(dst, kept.data(), bytes);
+    }, "copy");
+    return cudaSuccess;
+  }
+  queue(stream, [=] {
+    const Opened opened(dst, src);
+    std::memcpy(dst, src, bytes);
+  }, "copy");
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* dst, int value, std::size_t bytes, cudaStream_t stream) {
+  if (!stream) return say(cudaErrorInvalidResourceHandle);
+  queue(stream, [=] { std::memset(dst, value, bytes); }, "memset");
+  return cudaSuccess;
+}
+
+// ---- streams and events ---------------------------------------------------------------------------------------------
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const Lock lock(streams().mutex);
+  streams().all.push_back(std::make_shared<Queue>());
+  *stream = streams().all.back().get();
+  (*stream)->device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(streams().mutex);
+  run_until(*stream, stream->pushed);
+  std::erase_if(streams().all, [&](const auto& q) { return q.get() == stream; });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(streams().mutex);
+  run_until(*stream, stream->pushed);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock(streams().mutex);
+  return stream->done == stream->pushed ? cudaSuccess : say(cudaErrorNotReady);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(streams().mutex);
+  if (event->stream && event->stream->done < event->ordinal)
+    push(*stream, {nullptr, nullptr, {}, event->stream, event->ordinal});
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const Lock lock(streams().mutex);
+  const auto all = streams().all;
+  for (const auto& q : all)
+    if (q->device == current_device) run_until(*q, q->pushed);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new Moment;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock(streams().mutex);
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(streams().mutex);
+  *event = {stream->shared_from_this(), stream->pushed};
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(streams().mutex);
+  if (event->stream) run_until(*event->stream, event->ordinal);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(streams().mutex);
+  if (!event->stream || event->stream->done >= event->ordinal) return cudaSuccess;
+  // Somebody who only asks must get there too.
+  if (++event->asked % 4 == 0) {
+    run_until(*event->stream, event->ordinal);
+    return cudaSuccess;
+  }
+  return say(cudaErrorNotReady);
+}
