@@ -13,6 +13,7 @@ void ModelFlags::add(OptionTable& t) {
   t.add("tensor-model-parallel-size", session.tp, "N", "ranks that share each layer").at_least(1);
   t.add("bf16", bf16, "", "compute in bf16, whatever the checkpoint's type");
   t.add("fp32", fp32, "", "compute in f32, whatever the checkpoint's type");
+  t.add("device", session.device, "NAME", "cpu, or cuda: one GPU a rank");
   t.add("threads", session.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
       .between(1, 1024)
       .no_default();

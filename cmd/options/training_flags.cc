@@ -190,7 +190,7 @@ void add_checkpoint(OptionTable& t, TrainingOptions& o) {
 void add_run(OptionTable& t, TrainingOptions& o) {
   t.group("Run");
   t.add("seed", o.seed, "N", "of weights, data order and dropout");
-  t.add("device", o.device, "NAME", "cpu");
+  t.add("device", o.device, "NAME", "cpu, or cuda: one GPU a rank");
   t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
       .between(1, 1024).no_default();
   t.add("pipeline-schedule", o.schedule, "NAME",

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -15,6 +16,13 @@ bool started_by_mpi() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
     if (std::getenv(name)) return true;
   return false;
+}
+
+int local_rank(const Communicator& world) {
+  if (started_by_mpi())
+    for (const char* name : {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
+      if (const char* text = std::getenv(name)) return std::max(0, std::atoi(text));
+  return world.rank();
 }
 
 void drain_output() {

@@ -32,6 +32,10 @@ bool started_by_mpi();
 //   fails  Error{comm}: no MPI in this build; a world whose size differs from PMI_SIZE or OMPI_COMM_WORLD_SIZE
 std::unique_ptr<Communicator> mpi_world(const CommOptions& options = {});
 
+// This rank's place among the ranks of its host, as the launcher says it (MPI_LOCALRANKID, OMPI_COMM_WORLD_LOCAL_RANK,
+// SLURM_LOCALID); without a launcher all ranks are here.
+int local_rank(const Communicator& world);
+
 // Wait until a launcher has read what this rank wrote to its pipes (2 s at most): what is in a pipe when a rank aborts is
 // lost with it (seen in a third of all aborts).
 void drain_output();

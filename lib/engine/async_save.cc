@@ -48,7 +48,8 @@ constexpr std::size_t kCopyBytes = std::size_t{64} << 20;  // what one thread co
 }  // namespace
 
 AsyncSaver::AsyncSaver(SaveTarget target, const TrainingState& state)
-    : target_(std::move(target)), state_(state), snapshot_(Device(), plan_snapshot(shards_to_write(state)).bytes),
+    : target_(std::move(target)), state_(state),
+      snapshot_(state.stream.device(), plan_snapshot(shards_to_write(state)).bytes, Memory::pinned),
       save_(target_.root, state.stream, *state.groups.world) {
   cpu::parallel_ranges(state_.stream, static_cast<std::int64_t>(snapshot_.size()), kCopyBytes,
                        [&](std::int64_t begin, std::int64_t end) {
@@ -61,6 +62,11 @@ void AsyncSaver::copy_state() {
   const auto plan = plan_snapshot(shards_);
   MT_CHECK(plan.bytes == snapshot_.size(), "{} bytes, the snapshot has {}", plan.bytes, snapshot_.size());
   for (std::size_t i = 0; i < shards_.size(); ++i) shards_[i].bytes = snapshot_.data() + plan.at[i];
+  if (state_.stream.device().kind != DeviceKind::cpu) {
+    for (const auto& r : plan.runs) copy_bytes(state_.stream, snapshot_.data() + r.at, r.from, r.bytes);
+    state_.stream.synchronize();
+    return;
+  }
   std::vector<SnapshotPlan::Run> parts;
   for (const auto& r : plan.runs)
     for (std::size_t done = 0; done < r.bytes; done += kCopyBytes)

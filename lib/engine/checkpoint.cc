@@ -1,6 +1,7 @@
 #include "engine/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "ckpt/iterations.h"
 #include "ckpt/owned_boxes.h"
+#include "device/host_side.h"
 #include "engine/save_agreement.h"
 
 namespace mt {
@@ -66,6 +68,33 @@ std::vector<TensorRequest> requests(const Reader& reader, const std::vector<Para
       }
   }
   return out;
+}
+
+constexpr std::size_t kStagedBytes = std::size_t{256} << 20;  // pinned memory of a load, unless one box needs more
+
+// Read into memory of the stream's device, through pinned memory where that is not the host's.
+void read_to_device(const Reader& reader, Stream& stream, std::vector<TensorRequest> requests) {
+  stream.synchronize();
+  if (stream.device().kind == DeviceKind::cpu) return reader.read(requests);
+  const auto padded = [](const TensorRequest& r) { return (r.what.bytes() + kAlign - 1) / kAlign * kAlign; };
+  for (std::size_t first = 0; first < requests.size();) {
+    std::size_t end = first, bytes = 0;
+    while (end < requests.size() && (end == first || bytes + padded(requests[end]) <= kStagedBytes))
+      bytes += padded(requests[end++]);
+    const Buffer staged(stream.device(), bytes, Memory::pinned);
+    std::vector<TensorRequest> part(requests.begin() + static_cast<std::ptrdiff_t>(first),
+                                    requests.begin() + static_cast<std::ptrdiff_t>(end));
+    std::size_t at = 0;
+    for (auto& r : part) {
+      r.out = staged.data() + at;
+      at += padded(r);
+    }
+    reader.read(part);
+    for (std::size_t i = first; i < end; ++i)
+      copy_bytes(stream, requests[i].out, part[i - first].out, requests[i].what.bytes());
+    stream.synchronize();
+    first = end;
+  }
 }
 
 // What a parameter is filled with.
@@ -165,18 +194,19 @@ void check_loadable(const Reader& reader, const ModelSpec& model, const std::vec
 
 void load_training(const Reader& reader, Stream& stream, const Groups& groups, ParameterStore& store,
                    Optimizer& optimizer, LoadWhat what) {
-  stream.synchronize();
-  reader.read(requests(reader, store.specs(), store.plan(), load_kinds(what, optimizer.state_spec()),
-                       [&](std::size_t i, const std::string& kind) { return state_of(store, optimizer, i, kind); }));
-  if (what == LoadWhat::everything) reader.read(scale_requests(store.specs(), optimizer.state_spec(), &optimizer));
+  read_to_device(reader, stream,
+                 requests(reader, store.specs(), store.plan(), load_kinds(what, optimizer.state_spec()),
+                          [&](std::size_t i, const std::string& kind) { return state_of(store, optimizer, i, kind); }));
+  if (what == LoadWhat::everything)
+    read_to_device(reader, stream, scale_requests(store.specs(), optimizer.state_spec(), &optimizer));
   optimizer.publish(stream, groups);
 }
 
 void load_weights(const Reader& reader, Stream& stream, ParameterStore& store) {
-  stream.synchronize();
-  reader.read(requests(reader, store.specs(), store.plan(),
-                       [&](const ParamSpec&) { return std::vector<StateKind>{{"weight", store.compute_dtype()}}; },
-                       [&](std::size_t i, const std::string&) { return store.shard_weight(i); }));
+  read_to_device(reader, stream,
+                 requests(reader, store.specs(), store.plan(),
+                          [&](const ParamSpec&) { return std::vector<StateKind>{{"weight", store.compute_dtype()}}; },
+                          [&](std::size_t i, const std::string&) { return store.shard_weight(i); }));
 }
 
 std::vector<TensorShard> shards_to_write(const TrainingState& state) {
@@ -207,6 +237,24 @@ void publish_save(const SaveTarget& target, std::int64_t iteration, const std::f
   }
 }
 
+namespace {
+
+// write_rank() of bytes that lie in memory of the stream's device.
+WriteResult write_from_device(const std::filesystem::path& dir, int rank, const std::vector<TensorShard>& shards,
+                              Stream& stream, const WriteOptions& options) {
+  if (stream.device().kind == DeviceKind::cpu) return write_rank(dir, rank, shards, options);
+  std::vector<TensorBox> boxes;
+  for (const auto& s : shards) boxes.push_back(s.what);
+  const ShardFill fill = [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
+    HostSide side(stream, const_cast<std::byte*>(shards[shard].bytes) + begin, static_cast<std::size_t>(end - begin));
+    side.fetch();
+    std::memcpy(out, side.data(), side.size());
+  };
+  return write_rank_from(dir, rank, boxes, fill, options);
+}
+
+}  // namespace
+
 WriteResult save_training(const SaveTarget& target, const CheckpointMeta& meta, const TrainingState& state) {
   state.stream.synchronize();
   Communicator& world = *state.groups.world;
@@ -220,7 +268,7 @@ WriteResult save_training(const SaveTarget& target, const CheckpointMeta& meta, 
   together(save, [&] {
     WriteOptions options;
     options.codec = target.codec;
-    written = write_rank(target.root / temporary_name(meta.iteration), world.rank(), shards, options);
+    written = write_from_device(target.root / temporary_name(meta.iteration), world.rank(), shards, state.stream, options);
   });
   together(save, [&] {
     if (first) publish_save(target, meta.iteration, [&] { commit(target.root, meta); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "device/host_side.h"
 #include "ops/arithmetic.h"
 
 namespace mt {
@@ -290,7 +291,11 @@ std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::
   }
   parts_.stream.synchronize();
   std::vector<std::vector<float>> out;
-  for (const View& v : input.losses) out.emplace_back(v.as<float>(), v.as<float>() + v.size());
+  for (const View& v : input.losses) {
+    HostSide side(parts_.stream, v.data, v.bytes());
+    side.fetch();
+    out.emplace_back(side.as<float>(), side.as<float>() + v.size());
+  }
   if (!head) out.resize(batches.size());
   return out;
 }

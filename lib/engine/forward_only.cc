@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "device/host_side.h"
 #include "engine/executor.h"
 #include "ops/arithmetic.h"
 
@@ -54,9 +55,9 @@ std::vector<float> Executor::score(const HostBatch& batch) {
         channel.send(parts_.stream, y, next).wait(parts_.stream);
       continue;
     }
-    parts_.stream.synchronize();
-    const float* values = ctx.token_loss.as<float>();
-    loss.assign(values, values + tokens.count());
+    HostSide side(parts_.stream, ctx.token_loss.data, ctx.token_loss.bytes());
+    side.fetch();
+    loss.assign(side.as<float>(), side.as<float>() + tokens.count());
   }
   parts_.stream.synchronize();
   return loss;
@@ -75,9 +76,10 @@ std::vector<float> Executor::next_logits(const HostBatch& batch, std::vector<KvC
   const std::int64_t local = logits.dim(1);
   const View last = allocate(losses_, DType::f32, {local}), all = allocate(losses_, DType::f32, {local * tp.size()});
   ops::cast(parts_.stream, {.x = logits.rows(tokens.count() - 1, tokens.count()).reshape({local}), .out = last});
-  tp.all_gather(parts_.stream, last, all).wait_host();
-  parts_.stream.synchronize();
-  std::vector<float> out(all.as<float>(), all.as<float>() + chunks_[0]->spec().vocab_size);
+  tp.all_gather(parts_.stream, last, all).wait(parts_.stream);
+  HostSide side(parts_.stream, all.data, all.bytes());
+  side.fetch();
+  std::vector<float> out(side.as<float>(), side.as<float>() + chunks_[0]->spec().vocab_size);
   losses_.reset();
   return out;
 }

@@ -86,7 +86,7 @@ Generated generate(Session& session, const std::vector<std::int32_t>& prompt, st
   // One model for the prompt and one for single tokens; both tables of positions reach the last token.
   auto prefill = session.runner({static_cast<int>(length), 1, 1, capacity});
   auto step = session.runner({1, 1, 1, capacity});
-  Arena arena(Device{});
+  Arena arena(session.stream().device());
   auto caches = prefill.executor->make_caches(arena, capacity);
   Generated g;
   auto logits = prefill.executor->next_logits(batch_at(prompt, 0), caches);

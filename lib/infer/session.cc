@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "comm/staged.h"
+#include "comm/world.h"
 #include "engine/checkpoint.h"
 #include "layout/validate.h"
 
@@ -20,7 +22,11 @@ DType stored_dtype(const CheckpointMeta& meta, const std::string& where) {
 
 }  // namespace
 
-Session::Session(Communicator& world, const SessionOptions& o) : stream_(device_, threads_per_rank(o.threads, world.size())) {
+Session::Session(Communicator& job, const SessionOptions& o)
+    : device_(device_of_rank(o.device, comm::local_rank(job))),
+      stream_(device_, threads_per_rank(o.threads, job.size())),
+      staged_(device_.kind == DeviceKind::cpu ? nullptr : comm::staged(job, device_)) {
+  Communicator& world = staged_ ? *staged_ : job;
   const Resolved found = resolve(o.load, o.ckpt_step);
   if (world.rank() == 0)
     for (const auto& line : found.ignored) log::warn("{}", line);

@@ -19,12 +19,13 @@ struct SessionOptions {
   int tp = 1;
   std::optional<DType> compute;  // else the checkpoint's
   int threads = 0;               // 0: as threads_per_rank()
+  std::string device = "cpu";    // or cuda: one GPU a rank
 };
 
 class Session {
  public:
   // Collective over `world`.
-  //   fails  as resolve() and Reader; Error{config} when world is no multiple of tp or the model does not divide
+  //   fails  as resolve(), Reader and device_of_rank(); Error{config} when world is no multiple of tp or the model does not divide
   Session(Communicator& world, const SessionOptions& options);
 
   const ModelSpec& model() const { return model_; }
@@ -44,6 +45,7 @@ class Session {
  private:
   Device device_;
   Stream stream_;
+  std::unique_ptr<Communicator> staged_;  // the world, on an accelerator
   ModelSpec model_;
   CheckpointMeta meta_;
   std::filesystem::path dir_;

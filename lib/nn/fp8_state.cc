@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/host_side.h"
 #include "layout/param_spec.h"
 
 namespace mt {
@@ -40,15 +41,15 @@ void Fp8State::choose(Stream& stream) {
     const bool recent = spec_.most_recent || h.empty();
     now.push_back(h.empty() ? 0 : recent ? h.front() : *std::max_element(h.begin(), h.end()));
   }
-  float* used = used_.view().as<float>();
-  stream.launch([used, now] { std::copy(now.begin(), now.end(), used); });
+  upload_bytes(stream, used_.view().data, now.data(), now.size() * sizeof(float));
 }
 
 void Fp8State::end_step(Stream& stream, Communicator& world) {
   if (names_.empty()) return;
   if (world.size() > 1) world.all_reduce(stream, seen_, Reduce::max).wait(stream);
-  stream.synchronize();
-  const float* seen = seen_.view().as<float>();
+  HostSide side(stream, seen_.view().data, seen_.bytes());
+  side.fetch();
+  const float* seen = side.as<float>();
   for (std::size_t i = 0; i < names_.size(); ++i) {
     if (names_[i].empty() || !std::isfinite(seen[i])) continue;
     history_[i].insert(history_[i].begin(), seen[i]);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "device/host_side.h"
+
 namespace mt {
 
 namespace {
@@ -23,8 +25,8 @@ LossScaler::LossScaler(const LossScaleOptions& options, bool dynamic, Device dev
 }
 
 void LossScaler::publish(Stream& stream) {
-  float* at = device_.view().as<float>();
-  stream.launch([at, now = static_cast<float>(scale_)] { *at = now; });
+  const auto now = static_cast<float>(scale_);
+  upload_bytes(stream, device_.view().data, &now, sizeof now);
 }
 
 bool LossScaler::update(Stream& stream, bool finite) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/host_side.h"
 #include "ops/arithmetic.h"
 
 namespace mt {
@@ -65,12 +66,11 @@ void MomentScales::agree(Stream& stream, const Groups& groups) {
   if (!group_) group_ = groups.world->make_group(ranks_of_stage(groups), "moments");
   const View largest = values_.view().rows(kLargest, kLargest + 1).reshape({slots_});
   if (group_->size() > 1) group_->all_reduce(stream, largest, Reduce::max).wait(stream);
-  float *next = at(kNext, 0), *seen = at(kLargest, 0);
-  const std::int64_t n = slots_;
-  const DType dtypes[2] = {dtypes_[0], dtypes_[1]};
-  stream.launch([next, seen, n, first = dtypes[0], second = dtypes[1]] {
-    for (std::int64_t i = 0; i < n; ++i) next[i] = scale_of(seen[i], i % 2 == 0 ? first : second);
-  });
+  HostSide side(stream, largest.data, largest.bytes());
+  side.fetch();
+  std::vector<float> next(static_cast<std::size_t>(slots_));
+  for (std::size_t i = 0; i < next.size(); ++i) next[i] = scale_of(side.as<float>()[i], dtypes_[i % 2]);
+  upload_bytes(stream, at(kNext, 0), next.data(), next.size() * sizeof(float));
 }
 
 void MomentScales::end_step(Stream& stream) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "device/host_side.h"
 #include "ops/arithmetic.h"
 #include "ops/gemm.h"
 #include "ops/sum_squares.h"
@@ -28,7 +29,7 @@ Step step_of(const NewtonSchulz& n, int i) {
 
 // Parts of the scratch, in f32 elements.
 struct Parts {
-  View y, gram, polynomial, bins, inverse;
+  View y, gram, polynomial, bins;
   Parts(const View& x, const View& scratch) {
     const std::int64_t rows = x.dim(0), cols = x.dim(1), small = std::min(rows, cols);
     MT_CHECK(scratch.size() >= newton_schulz_scratch(rows, cols), "{} elements for [{}, {}]", scratch.size(), rows, cols);
@@ -42,7 +43,6 @@ struct Parts {
     gram = take(small * small, DType::f32).reshape({small, small});
     polynomial = take(small * small, DType::f32).reshape({small, small});
     bins = take(ops::kSumSquaresSize, DType::i64);
-    inverse = take(1, DType::f32);
   }
 };
 
@@ -50,13 +50,10 @@ void normalize(Stream& stream, const View& x, const Parts& p) {
   zero_bytes(stream, p.bins.data, p.bins.bytes());
   const View flat = x.reshape({x.size()});
   ops::sum_squares(stream, {.x = flat, .bins = p.bins});
-  const auto* bins = p.bins.as<std::int64_t>();
-  float* inverse = p.inverse.as<float>();
-  stream.launch([bins, inverse] {
-    const double norm = std::sqrt(ops::sum_squares_value({bins, ops::kSumSquaresSize}));
-    *inverse = static_cast<float>(1 / std::max(norm, 1e-7));
-  });
-  ops::scale(stream, {.x = flat, .out = flat, .on_device = inverse});
+  HostSide bins(stream, p.bins.data, p.bins.bytes());
+  bins.fetch();
+  const double norm = std::sqrt(ops::sum_squares_value({bins.as<std::int64_t>(), ops::kSumSquaresSize}));
+  ops::scale(stream, {.x = flat, .out = flat, .factor = static_cast<float>(1 / std::max(norm, 1e-7))});
 }
 
 }  // namespace

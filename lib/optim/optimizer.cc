@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/cpu/parallel.h"
+#include "device/host_side.h"
 #include "layout/initial_values.h"
 #include "ops/arithmetic.h"
 #include "ops/sum_squares.h"
@@ -13,9 +14,10 @@ namespace mt {
 
 namespace {
 
-constexpr std::int64_t kDrawElements = 16384;  // drawn by one thread at a time
+constexpr std::int64_t kDrawElements = 16384;         // drawn by one thread at a time
+constexpr std::int64_t kUploadElements = 1024 * kDrawElements;  // drawn before they go to the device
 
-// Initial values of elements [begin, end) of a local parameter, pieces of them in parallel.
+// Initial values of elements [begin, end) of a local parameter, pieces of them in parallel, into the host's memory.
 void draw(const Stream& stream, const ParamSpec& spec, std::uint64_t seed, std::int64_t begin, std::int64_t end,
           float* out) {
   const std::int64_t blocks = (end - begin + kDrawElements - 1) / kDrawElements;
@@ -102,7 +104,14 @@ void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t s
   stream.synchronize();
   const auto& shards = store_.plan().shards;
   for (std::size_t i = 0; i < shards.size(); ++i)
-    draw(stream, store_.spec(shards[i].param), seed, shards[i].begin, shards[i].end, shard_master(i).as<float>());
+    for (std::int64_t lo = shards[i].begin; lo < shards[i].end; lo += kUploadElements) {
+      const std::int64_t hi = std::min(lo + kUploadElements, shards[i].end);
+      const View part = shard_master(i).rows(lo - shards[i].begin, hi - shards[i].begin);
+      HostSide side(stream, part.data, part.bytes());
+      side.fetch();
+      draw(stream, store_.spec(shards[i].param), seed, lo, hi, side.as<float>());
+      side.store();
+    }
   step_ = 0;
   prepare_muon(groups);
   publish(stream, groups);
@@ -140,16 +149,16 @@ double Optimizer::grad_norm(Stream& stream, const Groups& groups) {
     if (counts) ops::sum_squares(stream, {.x = store_.shard_grad(part.shard).rows(part.begin, part.end), .bins = bins_});
   Communicator& all = store_.plan().spec.sharded() ? *groups.world : *groups.model;
   if (all.size() > 1) all.all_reduce(stream, bins_, Reduce::sum).wait(stream);
-  stream.synchronize();
-  return ops::sum_squares_value({bins_.view().as<std::int64_t>(), ops::kSumSquaresSize});
+  HostSide bins(stream, bins_.view().data, bins_.bytes());
+  bins.fetch();
+  return ops::sum_squares_value({bins.as<std::int64_t>(), ops::kSumSquaresSize});
 }
 
 const ops::AdamwScalars* Optimizer::publish_scalars(Stream& stream, const ops::AdamwScalars& now) {
   auto* scalars = static_cast<ops::AdamwScalars*>(scalars_.view().data);
-  stream.launch([scalars, now] {
-    scalars[0] = scalars[1] = now;
-    scalars[1].grad_scale = 1;
-  });
+  ops::AdamwScalars both[2] = {now, now};
+  both[1].grad_scale = 1;
+  upload_bytes(stream, scalars, both, sizeof both);
   return scalars;
 }
 

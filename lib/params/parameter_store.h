@@ -58,6 +58,7 @@ class ParameterStore {
   const std::vector<ParamSpec>& specs() const { return specs_; }
   // Index of a parameter by its local name, −1 when this rank does not hold it.
   int find(const std::string& name) const;
+  Device device() const { return device_; }
   DType compute_dtype() const { return compute_; }
   DType grad_dtype() const { return grad_dtype_; }
   const ShardPlan& plan() const { return plan_; }

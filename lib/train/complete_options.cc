@@ -28,7 +28,7 @@ constexpr int kMostPipelineRanks = 256;  // schedules of more would take longer 
 void check_names(const TrainingOptions& o) {
   require_choice("position-embedding-type", o.model.position_embedding_type, {"learned_absolute", "rope", "none"});
   require_choice("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
-  require_choice("device", o.device, {"cpu"});
+  require_choice("device", o.device, {"cpu", "cuda"});
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/staged.h"
 #include "comm/timed.h"
+#include "comm/world.h"
 #include "train/evaluate.h"
 #include "train/pipeline_schedule.h"
 #include "train/save.h"
@@ -137,8 +139,11 @@ int run_loop(TrainingRun& run, TraceFile* trace) {
 
 }  // namespace
 
-int train(Communicator& world, const TrainingOptions& options, const TrainerHooks& hooks) {
+int train(Communicator& job, const TrainingOptions& options, const TrainerHooks& hooks) {
   const StopRequest stop;
+  const Device device = device_of_rank(options.device, comm::local_rank(job));
+  const auto staged = device.kind == DeviceKind::cpu ? nullptr : comm::staged(job, device);
+  Communicator& world = staged ? *staged : job;
   if (options.trace.empty() && options.timers.log_level == 0 && !options.timers.straggler) {
     TrainingRun run(world, options, hooks);
     return run_loop(run, nullptr);

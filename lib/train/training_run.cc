@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "comm/world.h"
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
@@ -37,10 +38,11 @@ void require_same_options(const TrainingOptions& o, Communicator& world, Stream&
 void require_memory(const TrainingRun& run, const Coordinate& at, const MemoryPlan& plan) {
   const auto& o = run.options;
   auto wanted = static_cast<double>(plan.total());
-  if (o.async_save) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, o.state()));
-  const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (o.async_save && run.device.kind == DeviceKind::cpu) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, o.state()));
+  const auto there = static_cast<double>(memory_bytes(run.device));
   if (wanted > there)
-    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, this machine has {:.1f}", wanted / (1 << 30),
+    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, {} has {:.1f}", wanted / (1 << 30),
+                                          run.device.kind == DeviceKind::cpu ? "this machine" : device_text(run.device),
                                           there / (1 << 30)),
                 "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
@@ -64,6 +66,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
     : world(job),
       options(std::move(given)),
       hooks(looking),
+      device(device_of_rank(options.device, comm::local_rank(job))),
       stream(device, threads_per_rank(options.threads, job.size()),
              options.deferred_stream ? Stream::Mode::deferred : Stream::Mode::immediate),
       model(model_of(options)),
@@ -97,7 +100,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   groups = make_groups(world, placement, kv_heads_of(model));
   stream.set_poll([this] { world.progress(); });
   // Before the run's own buffers, so that its matrices are not beside them.
-  if (o.train_iters > 0 && !o.emulated_ms) peak_flop_per_s = gemm_peak_flop_per_s(stream, compute());
+  if (o.train_iters > 0 && !o.emulated_ms && has_speed(device))
+    peak_flop_per_s = gemm_peak_flop_per_s(stream, compute(), device.kind == DeviceKind::cpu ? 1024 : 8192);
   build(specs, plan, buffers);
   phase("initialize");
   optimizer->initialize(stream, groups, o.seed);

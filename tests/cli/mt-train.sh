@@ -50,7 +50,9 @@ expect 2 "did you mean --hidden-size?" mt-train --hiden-size 32
 expect 2 "unexpected argument 'extra'" mt-train extra
 expect 2 "--lr" mt-train "${tiny[@]}" --lr fast
 expect 2 "LayerNorm, RMSNorm" mt-train "${tiny[@]}" --normalization none
-expect 2 "one of cpu" mt-train "${tiny[@]}" --device cuda
+expect 2 "one of cpu, cuda" mt-train "${tiny[@]}" --device tpu
+# Also a build with CUDA is a CPU program where there is no driver; elsewhere there is nothing to refuse.
+if ! nvidia-smi > /dev/null 2>&1; then expect 7 "CUDA" mt-train "${tiny[@]}" --device cuda; fi
 
 # Numbers that make no sense are refused with their range and the value given; nothing stands for "default" in silence.
 for words in "threads 0 1 to 1024" "threads -2 1 to 1024" "exit-interval 0 1 or more" "log-interval 0 1 or more" \

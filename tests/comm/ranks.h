@@ -9,12 +9,14 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/staged.h"
 #include "comm/world.h"
+#include "device/test_device.h"
 
 namespace mt::test {
 
 struct Backend {
-  std::string name;  // "solo", "threads", "mpi"
+  std::string name;  // "solo", "threads", "mpi", "staged" (over threads)
   int ranks = 1;
 };
 
@@ -36,7 +38,8 @@ inline std::vector<Backend> backends() {
     if (!size) size = std::getenv("OMPI_COMM_WORLD_SIZE");
     return {{"mpi", size ? std::atoi(size) : 1}};
   }
-  return {{"solo", 1}, {"threads", 1}, {"threads", 2}, {"threads", 3}, {"threads", 4}, {"threads", 8}};
+  return {{"solo", 1}, {"threads", 1}, {"threads", 2}, {"threads", 3}, {"threads", 4}, {"threads", 8},
+          {"staged", 1}, {"staged", 3}};
 }
 
 using Body = std::function<void(Communicator&)>;
@@ -47,6 +50,10 @@ inline void on_ranks(const Backend& backend, const Body& body, const CommOptions
     body(*world);
   } else if (backend.name == "threads") {
     comm::run_local_ranks(backend.ranks, options, [&](std::unique_ptr<Communicator> world) { body(*world); });
+  } else if (backend.name == "staged") {
+    comm::run_local_ranks(backend.ranks, options, [&](std::unique_ptr<Communicator> world) {
+      body(*comm::staged(*world, test_device()));
+    });
   } else {
     body(*mpi_world_of_this_process());
   }

@@ -118,7 +118,7 @@ std::vector<std::int32_t> by_whole_passes(Session& session, std::vector<std::int
   for (int i = 0; i < count; ++i) {
     const int n = static_cast<int>(ids.size());
     auto runner = session.runner({n, 1, 1});
-    Arena arena(Device{});
+    Arena arena(session.stream().device());
     auto caches = runner.executor->make_caches(arena, n);
     const auto logits = runner.executor->next_logits(test::plain_batch(ids), caches);
     EXPECT_EQ(static_cast<std::int64_t>(logits.size()), session.model().vocab_size);

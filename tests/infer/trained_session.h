@@ -2,6 +2,7 @@
 // A small model with weights far from uniform predictions, saved, and opened for scoring.
 
 #include "base/temporary_directory.h"
+#include "device/test_device.h"
 #include "engine/rank_state.h"
 #include "infer/session.h"
 
@@ -27,6 +28,7 @@ inline void with_session(const std::filesystem::path& root, int tp, int dp, cons
     o.load = root.string();
     o.tp = tp;
     o.threads = 1;
+    o.device = device_name();
     Session session(world, o);
     body(session);
   });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/device_ranks.h"
 #include "nn/parallel_linear.h"
 #include "ops/fp8_cases.h"
 #include "params/rank_params.h"
@@ -52,7 +53,8 @@ void expect_product(const View& got, I k, const std::function<double(I, I)>& a, 
 
 TEST(Fp8Products, AreTheSumsOfRoundedOperands) {
   for (const auto recipe : {Fp8Spec::Recipe::delayed, Fp8Spec::Recipe::tensorwise, Fp8Spec::Recipe::blockwise})
-    test::on_ranks(1, [&](Communicator& world) {
+    test::on_device_ranks(1, [&](Communicator& world) {
+      const Device device = test::rank_device(world);
       auto options = test::small_options({});
       options.hidden_size = 160;  // a block of 128 and a rest
       options.num_attention_heads = 4, options.num_query_groups = 4;
@@ -61,25 +63,31 @@ TEST(Fp8Products, AreTheSumsOfRoundedOperands) {
       spec.recipe = recipe;
       spec.hybrid = true;
       use_fp8(model, spec);
-      test::RankParams r(world, model, {}, DType::bf16);
+      test::RankParams r(world, model, {}, DType::bf16, Stream::Mode::immediate,
+                         ParameterStore::Gradients::present, device);
       const int weight = require_param(r.store, "decoder.layers.1.self_attention.linear_proj.weight");
       test::Data d(7);
       const View w = d.normal(DType::bf16, {160, 160}, 0.02), x = d.normal(DType::bf16, {150, 160}),
                  dy = d.normal(DType::bf16, {150, 160}, 1e-4), y = d.zeros(DType::bf16, {150, 160}),
                  dx = d.zeros(DType::bf16, {150, 160});
-      std::memcpy(r.store.weight(weight).data, w.data, w.bytes());
-      Fp8State state(model, {});
+      copy_bytes(r.stream, r.store.weight(weight).data, w.data, w.bytes());
+      Fp8State state(model, device);
       const Product p{weight, -1, 0, true, 3, 1};
       const double amax[] = {3, 0.5, 1e-3};  // of an earlier step: some of x lies beyond
       if (recipe == Fp8Spec::Recipe::delayed)
-        for (int i = 0; i < 3; ++i)
-          *state.used(3, 1, static_cast<Fp8Operand>(i)).as<float>() = static_cast<float>(amax[i]);
-      Arena scratch({});
+        for (int i = 0; i < 3; ++i) {
+          const auto now = static_cast<float>(amax[i]);
+          upload_bytes(r.stream, state.used(3, 1, static_cast<Fp8Operand>(i)).data, &now, sizeof now);
+        }
+      Arena scratch(device);
       Tokens tokens;
       Ctx ctx{r.stream, r.groups, r.store, scratch, tokens, 1, Mode::train, nullptr, {}, {}, &state, true};
       linear(ctx, p, x, y);
       linear_backward_input(ctx, p, dy, dx);
       linear_backward_weight(ctx, p, dy, x);
+      const View grad = r.store.grad(weight), dw = d.zeros(grad.dtype, grad.shape);
+      copy_bytes(r.stream, dw.data, grad.data, grad.bytes());
+      r.stream.synchronize();
       const bool blocks = recipe == Fp8Spec::Recipe::blockwise, delayed = recipe == Fp8Spec::Recipe::delayed;
       const auto of = [&](const View& v, int operand, I br, I bc) {
         const DType format = operand == 2 ? DType::e5m2 : DType::e4m3;
@@ -90,15 +98,15 @@ TEST(Fp8Products, AreTheSumsOfRoundedOperands) {
       const Matrix qx_down = of(x, 0, 128, 1), qdy_down = of(dy, 2, 128, 1);
       expect_product(y, 160, [&](I i, I k) { return qx.at(i, k); }, [&](I k, I j) { return qw.at(j, k); }, 0x1p-8);
       expect_product(dx, 160, [&](I i, I k) { return qdy.at(i, k); }, [&](I k, I j) { return qw.at(k, j); }, 0x1p-8);
-      expect_product(r.store.grad(weight), 150, [&](I i, I k) { return qdy_down.at(k, i); },
+      expect_product(dw, 150, [&](I i, I k) { return qdy_down.at(k, i); },
                      [&](I k, I j) { return qx_down.at(k, j); }, 0);
       if (!delayed) return;
       for (int i = 0; i < 3; ++i) {
         double most = 0;
         for (double v : test::values(i == 0 ? x : i == 1 ? w : dy)) most = std::max(most, std::fabs(v));
-        EXPECT_EQ(*state.seen(3, 1, static_cast<Fp8Operand>(i)).as<float>(), static_cast<float>(most));
+        EXPECT_EQ(test::element<float>(r.stream, state.seen(3, 1, static_cast<Fp8Operand>(i))), static_cast<float>(most));
       }
-      EXPECT_EQ(*state.seen(3, 0, Fp8Operand::x).as<float>(), 0.0f);
+      EXPECT_EQ(test::element<float>(r.stream, state.seen(3, 0, Fp8Operand::x)), 0.0f);
     });
 }
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/world.h"
+#include "comm/device_ranks.h"
 #include "engine/executor.h"
 #include "nn/golden_model.h"
 
@@ -37,12 +37,11 @@ std::vector<float> box_of(const GoldenTensor& t, const Box& box) {
   return out;
 }
 
-void set_weights(const ParameterStore& store, const Golden& golden) {
+void set_weights(Stream& stream, const ParameterStore& store, const Golden& golden) {
   for (int p = 0; p < store.num_params(); ++p)
     for (const auto& piece : store.spec(p).pieces) {
       const auto values = box_of(golden.at("weight." + piece.name), piece.box);
-      const View v = piece_view(store.weight(p), piece);
-      std::copy(values.begin(), values.end(), v.as<float>());
+      test::set_elements<float>(stream, piece_view(store.weight(p), piece), values);
     }
 }
 
@@ -66,22 +65,25 @@ HostBatch batch_of(const Golden& golden) {
 
 // Largest difference relative to the largest value: what f32 rounding through a few hundred operations leaves. The
 // floor is for gradients that are zero in exact arithmetic (a bias of all keys shifts every score of a row alike).
-void expect_close(const float* got, const std::vector<float>& want, double bound, const std::string& what) {
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, double bound, const std::string& what) {
   double scale = 1e-2, worst = 0;
   for (float w : want) scale = std::max(scale, std::fabs(static_cast<double>(w)));
+  ASSERT_EQ(got.size(), want.size()) << what;
   for (std::size_t i = 0; i < want.size(); ++i)
     worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
   EXPECT_LE(worst / scale, bound) << what;
 }
 
 struct RankModel {
+  Device device;
   Stream stream;
   Groups groups;
   ParameterStore store;
   RankModel(Communicator& world, const ModelSpec& spec, const ParallelSpec& parallel, Stream::Mode mode)
-      : stream({}, 1, mode),
+      : device(test::rank_device(world)),
+        stream(device, 1, mode),
         groups(make_groups(world, place(parallel), kv_heads_of(spec))),
-        store(param_specs(spec, parallel, groups.coordinate), DType::f32, {}) {}
+        store(param_specs(spec, parallel, groups.coordinate), DType::f32, device) {}
 };
 
 class Oracle : public testing::TestWithParam<Case> {
@@ -93,9 +95,9 @@ class Oracle : public testing::TestWithParam<Case> {
     ParallelSpec parallel;
     parallel.tp = c.tp;
     parallel.sequence_parallel = c.sequence_parallel;
-    comm::run_local_ranks(c.tp, {}, [&](std::unique_ptr<Communicator> world) {
-      RankModel rank(*world, spec, parallel, c.mode);
-      set_weights(rank.store, golden);
+    test::on_device_ranks(c.tp, [&](Communicator& world) {
+      RankModel rank(world, spec, parallel, c.mode);
+      set_weights(rank.stream, rank.store, golden);
       body(rank, spec, golden);
     });
   }
@@ -108,14 +110,14 @@ TEST_P(Oracle, LossesAndGradientsEqualPyTorchs) {
   on_ranks([](RankModel& r, const ModelSpec& spec, const Golden& golden) {
     const HostBatch batch = batch_of(golden);
     const BatchSpec shape{12, 2, 2};
-    const Model model(spec, shape, r.groups, r.store, 0, {});
-    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, {});
+    const Model model(spec, shape, r.groups, r.store, 0, r.device);
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, r.device);
     r.store.zero_grads(r.stream);
     const auto loss = executor.run_lane(one_f_one_b(1, 1).lanes[0], {batch}, 1 / batch.unmasked(), {});
-    expect_close(loss[0].data(), golden.at("token_loss").values, 2e-6, "token loss");
+    expect_close(loss[0], golden.at("token_loss").values, 2e-6, "token loss");
     for (int p = 0; p < r.store.num_params(); ++p)
       for (const auto& piece : r.store.spec(p).pieces)
-        expect_close(piece_view(r.store.grad(p), piece).as<float>(), box_of(golden.at("grad." + piece.name), piece.box),
+        expect_close(test::elements(r.stream, piece_view(r.store.grad(p), piece)), box_of(golden.at("grad." + piece.name), piece.box),
                      4e-6, "gradient of " + piece.name);
   });
 }
@@ -124,22 +126,23 @@ TEST_P(Oracle, PaddingRowsGetExactlyZeroGradients) {
   on_ranks([](RankModel& r, const ModelSpec& spec, const Golden& golden) {
     const HostBatch batch = batch_of(golden);
     const BatchSpec shape{12, 2, 2};
-    const Model model(spec, shape, r.groups, r.store, 0, {});
-    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, {});
+    const Model model(spec, shape, r.groups, r.store, 0, r.device);
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, r.device);
     for (const char* name : {"embedding.word_embeddings.weight", "output_layer.weight"}) {
       const int p = r.store.find(name);
       if (p < 0) continue;
       const View padding = r.store.weight(p).rows(r.store.spec(p).pieces[0].box.extent[0], r.store.spec(p).shape[0]);
-      std::fill_n(padding.as<float>(), padding.size(), 100.0f);
+      const std::vector<float> hundreds(static_cast<std::size_t>(padding.size()), 100.0f);
+      test::set_elements<float>(r.stream, padding, hundreds);
     }
     r.store.zero_grads(r.stream);
     const auto loss = executor.run_lane(one_f_one_b(1, 1).lanes[0], {batch}, 1 / batch.unmasked(), {});
-    expect_close(loss[0].data(), golden.at("token_loss").values, 2e-6, "token loss with padding rows of 100");
+    expect_close(loss[0], golden.at("token_loss").values, 2e-6, "token loss with padding rows of 100");
     for (const char* name : {"embedding.word_embeddings.weight", "output_layer.weight"}) {
       const int p = r.store.find(name);
       if (p < 0) continue;
       const View padding = r.store.grad(p).rows(r.store.spec(p).pieces[0].box.extent[0], r.store.spec(p).shape[0]);
-      for (std::int64_t i = 0; i < padding.size(); ++i) EXPECT_EQ(padding.as<float>()[i], 0.0f) << name;
+      for (const float x : test::elements(r.stream, padding)) EXPECT_EQ(x, 0.0f) << name;
     }
   });
 }
@@ -148,9 +151,9 @@ TEST_P(CachedOracle, GenerationOverACacheGivesTheLogitsOfAWholePass) {
   on_ranks([](RankModel& r, const ModelSpec& spec, const Golden& golden) {
     const HostBatch all = batch_of(golden);
     const BatchSpec one{1, 1, 1, 12};
-    const Model model(spec, one, r.groups, r.store, 0, {});
-    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, one, {});
-    Arena arena({});
+    const Model model(spec, one, r.groups, r.store, 0, r.device);
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, one, r.device);
+    Arena arena(r.device);
     auto caches = executor.make_caches(arena, 12);
     for (std::size_t t = 0; t < 12; ++t) {
       HostBatch b;
@@ -161,7 +164,7 @@ TEST_P(CachedOracle, GenerationOverACacheGivesTheLogitsOfAWholePass) {
       const auto logits = executor.next_logits(b, caches);
       ASSERT_EQ(logits.size(), 37u);
       const auto& want = golden.at("logits").values;
-      expect_close(logits.data(), {want.begin() + static_cast<std::ptrdiff_t>(t * 37),
+      expect_close(logits, {want.begin() + static_cast<std::ptrdiff_t>(t * 37),
                                    want.begin() + static_cast<std::ptrdiff_t>((t + 1) * 37)},
                    4e-6, "logits of token " + std::to_string(t));
     }
@@ -171,10 +174,10 @@ TEST_P(CachedOracle, GenerationOverACacheGivesTheLogitsOfAWholePass) {
 TEST_P(Oracle, ScoringGivesTheLossesOfTraining) {
   on_ranks([](RankModel& r, const ModelSpec& spec, const Golden& golden) {
     const BatchSpec shape{12, 2, 2};
-    const Model model(spec, shape, r.groups, r.store, 0, {});
-    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, {});
+    const Model model(spec, shape, r.groups, r.store, 0, r.device);
+    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, model, shape, r.device);
     const auto loss = executor.score(batch_of(golden));
-    expect_close(loss.data(), golden.at("token_loss").values, 2e-6, "token loss");
+    expect_close(loss, golden.at("token_loss").values, 2e-6, "token loss");
   });
 }
 

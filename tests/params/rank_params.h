@@ -16,11 +16,11 @@ struct RankParams {
   ParameterStore store;
   RankParams(Communicator& world, const ModelSpec& m, const ParallelSpec& parallel, DType compute = DType::f32,
              Stream::Mode mode = Stream::Mode::immediate,
-             ParameterStore::Gradients gradients = ParameterStore::Gradients::present)
+             ParameterStore::Gradients gradients = ParameterStore::Gradients::present, Device device = {})
       : model(m),
-        stream({}, 1, mode),
+        stream(device, 1, mode),
         groups(make_groups(world, place(parallel), kv_heads_of(m))),
-        store(param_specs(m, parallel, groups.coordinate), compute, {}, gradients,
+        store(param_specs(m, parallel, groups.coordinate), compute, device, gradients,
               shard_spec(parallel, groups.coordinate)) {}
 };
 

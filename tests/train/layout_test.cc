@@ -214,7 +214,7 @@ TEST(Replicas, ReplicatedGradientsAreBitwiseEqualOverTheirRanks) {
         for (const auto& piece : store.spec(p).pieces) {
           if (piece.replicated.empty()) continue;
           const View g = piece_view(store.grad(p), piece);
-          std::vector<float> values(g.as<float>(), g.as<float>() + g.size());
+          const auto values = test::floats_of(store, g);
           const auto [it, fresh] = first.emplace(piece.name + std::to_string(step), values);
           if (fresh) continue;
           ++compared;

@@ -178,7 +178,7 @@ TEST(Schedules, GpipeGivesTheBitsOf1f1b) {
 TrainerHooks poison(std::int64_t from, std::int64_t to, float value) {
   TrainerHooks hooks;
   hooks.after_backward = [=](std::int64_t i, ParameterStore& store) {
-    if (i >= from && i <= to) store.grad(3).as<float>()[1] = value;
+    if (i >= from && i <= to) test::set_float(store, store.grad(3), 1, value);
   };
   return hooks;
 }
@@ -195,8 +195,8 @@ TEST(NonFinite, OneStepIsSkippedCountedAndChangesNoWeight) {
     const auto planted = hooks.after_backward;
     hooks.after_backward = [&](std::int64_t i, ParameterStore& store) {
       planted(i, store);
-      if (i == 5) before.assign(store.weight(1).as<float>(), store.weight(1).as<float>() + store.weight(1).size());
-      if (i == 6) after.assign(store.weight(1).as<float>(), store.weight(1).as<float>() + store.weight(1).size());
+      if (i == 5) before = test::floats_of(store, store.weight(1));
+      if (i == 6) after = test::floats_of(store, store.weight(1));
     };
     const Curve c = test::run_tiny(o, 1, hooks);
     EXPECT_EQ(c.status, 0);

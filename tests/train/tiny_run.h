@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "comm/world.h"
+#include "comm/device_ranks.h"
 #include "train/trainer.h"
 
 namespace mt::test {
@@ -65,9 +65,23 @@ inline TrainingOptions tiny_options(const TempDir& dir, const std::string& famil
   o.log_interval = 0;
   o.registry = "none";
   o.threads = 1;
+  o.device = device_name();
   o.deferred_stream = std::getenv("MT_TEST_DEFERRED") != nullptr;
   o.metrics_file = dir / "run.jsonl";
   return o;
+}
+
+// Numbers of a store between steps, as the host sees them.
+inline std::vector<float> floats_of(const ParameterStore& store, const View& v) {
+  Stream stream(store.device());
+  return elements(stream, v);
+}
+inline void set_floats(const ParameterStore& store, const View& v, const std::vector<float>& values) {
+  Stream stream(store.device());
+  set_elements<float>(stream, v, values);
+}
+inline void set_float(const ParameterStore& store, const View& v, std::int64_t at, float value) {
+  set_floats(store, v.rows(at, at + 1), {value});
 }
 
 struct Curve {

@@ -138,8 +138,8 @@ std::vector<std::vector<float>> gradients(const TrainingOptions& o) {
   hooks.after_backward = [&](std::int64_t, ParameterStore& store) {
     auto& all = steps.emplace_back();
     for (int p = 0; p < 12; ++p) {
-      const View g = store.grad(p);
-      all.insert(all.end(), g.as<float>(), g.as<float>() + g.size());
+      const auto g = test::floats_of(store, store.grad(p));
+      all.insert(all.end(), g.begin(), g.end());
     }
   };
   test::run_tiny(o, 1, hooks);
@@ -205,7 +205,7 @@ TEST(NonFinite, TheCheckThatMegatronHasStopsAtTheFirst) {
   o.save_interval = 2;
   TrainerHooks hooks;
   hooks.after_backward = [](std::int64_t i, ParameterStore& store) {
-    if (i == 4) store.grad(3).as<float>()[0] = std::numeric_limits<float>::infinity();
+    if (i == 4) test::set_float(store, store.grad(3), 0, std::numeric_limits<float>::infinity());
   };
   const auto curve = test::run_tiny(o, 1, hooks);
   EXPECT_EQ(curve.status, static_cast<int>(Code::non_finite_limit));
@@ -226,12 +226,16 @@ TEST(Spikes, ALossTenTimesTheLargestOfTheBeginningIsToldAndMarked) {
     // The next step's loss is large: an output layer, or embedding, thrown far off.
     if (i == 101) {
       const View w = store.weight(0);
-      for (std::int64_t k = 0; k < w.size(); ++k) w.as<float>()[k] = k % 2 ? 4e3f : -4e3f;
+      std::vector<float> far(static_cast<std::size_t>(w.size()));
+      for (std::size_t k = 0; k < far.size(); ++k) far[k] = k % 2 ? 4e3f : -4e3f;
+      test::set_floats(store, w.reshape({w.size()}), far);
     }
     if (i == 101)
       for (int p = 0; p < 8; ++p) {
         const View w = store.weight(p);
-        for (std::int64_t k = 0; k < w.size(); ++k) w.as<float>()[k] *= 300;
+        auto values = test::floats_of(store, w);
+        for (float& x : values) x *= 300;
+        test::set_floats(store, w.reshape({w.size()}), values);
       }
   };
   testing::internal::CaptureStderr();
