@@ -1,4 +1,5 @@
 #include "foreign/hf_family.h"
+#include "foreign/model_words.h"
 
 #include <algorithm>
 #include <map>
@@ -221,7 +222,7 @@ Json hf_config_of(const HfFamily& family, const ModelSpec& model, DType dtype, J
   ModelSpec again = read_hf_config(base, "").spec;
   again.fp32_residual = model.fp32_residual;  // how it is trained, not what it is
   if (const auto lost = model_difference(again, model); !lost.empty())
-    throw Error(Code::config, fmt::format("the model is none of {}: {}", family.model_type, lost));
+    throw Error(Code::config, fmt::format("the model is none of {}: {}", family.model_type, difference_in_words(lost, model)));
   return base;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "foreign/model_words.h"
 
 namespace mt {
 
@@ -126,7 +127,7 @@ const Row* only_row(const ModelSpec& m, RowKind kind, const std::string& where) 
     a.towers[0].rows = {*first};
     b.towers[0].rows = {r};
     b.towers[0].rows[0].layer = first->layer;
-    if (const auto d = model_difference(a, b); !d.empty()) throw Error(Code::config, "layers of several shapes: " + d, where);
+    if (const auto d = model_difference(a, b); !d.empty()) throw Error(Code::config, "layers of several shapes: " + difference_in_words(d, a), where);
   }
   return first;
 }
@@ -218,7 +219,7 @@ Json megatron_args_of(const ModelSpec& m, std::int64_t padded_vocab, Json base, 
   a["fp32_residual_connection"] = m.fp32_residual;
   std::string difference;
   try {
-    difference = model_difference(model_of_megatron(a, std::nullopt, where).spec, m);
+    difference = difference_in_words(model_difference(model_of_megatron(a, std::nullopt, where).spec, m), m);
   } catch (const Error& e) {
     difference = e.message();
   }

@@ -4,6 +4,7 @@
 
 #include "foreign/golden_files.h"
 #include "foreign/megatron_args.h"
+#include "foreign/model_words.h"
 #include "layout/param_spec.h"
 
 namespace mt {
@@ -169,6 +170,14 @@ TEST(MegatronArgs, WhatIsMissingOrComputedOtherwiseIsNamed) {
   EXPECT_EQ(m.spec.vocab_size, 16);
   EXPECT_EQ(m.notices.size(), 1u);
   EXPECT_EQ(model_of_megatron(without, 10, "").spec.vocab_size, 10);
+}
+
+TEST(MegatronArgs, WhatTheyCannotSayIsNamedByItsLayer) {
+  ModelSpec m = model_of(4, 2);
+  m.towers[0].rows[2].norm.eps *= 2;
+  EXPECT_EQ(difference_in_words(model_difference(m, model_of(4, 2)), m).rfind("layer 1's ", 0), 0u);
+  EXPECT_EQ(difference_in_words("hidden: 16 and 8", m), "hidden: 16 and 8");
+  EXPECT_EQ(difference_in_words("towers[0].rows[99].alibi: only in one", m), "a layer's alibi");
 }
 
 TEST(MegatronArgs, EveryModelThatTheySayComesBack) {
