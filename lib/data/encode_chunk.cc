@@ -11,13 +11,14 @@ namespace mt::data {
 namespace {
 
 void pack(std::span<const Id> ids, TokenType type, std::vector<std::byte>& out) {
-  const std::size_t old = out.size(), width = static_cast<std::size_t>(bytes_of(type));
-  out.resize(old + ids.size() * width);
-  std::byte* to = out.data() + old;
   if (type == TokenType::i32) {
-    if (!ids.empty()) std::memcpy(to, ids.data(), ids.size_bytes());
+    const std::span<const std::byte> bytes = std::as_bytes(ids);
+    out.insert(out.end(), bytes.begin(), bytes.end());
     return;
   }
+  const std::size_t old = out.size();
+  out.resize(old + ids.size() * 2);
+  std::byte* to = out.data() + old;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto narrow = static_cast<std::uint16_t>(ids[i]);
     std::memcpy(to + 2 * i, &narrow, 2);
@@ -31,9 +32,11 @@ ChunkEncoder::ChunkEncoder(const ChunkOptions& options, const tokenizer::Tokeniz
   if (options.append_eod) eod_ = tokenizer::require_eod(tokenizer);
 }
 
-ChunkResult ChunkEncoder::encode(const TextChunk& chunk) {
+ChunkResult ChunkEncoder::encode(const TextChunk& chunk, std::vector<EncodedKey> room) {
   ChunkResult result;
+  result.keys = std::move(room);
   result.keys.resize(options_.keys.size());
+  for (EncodedKey& key : result.keys) key.clear();
   result.bytes = chunk.pass == 0 ? static_cast<std::int64_t>(chunk.size) : 0;  // of what there is, not of what is read
   result.file = chunk.file;
   result.separator = chunk.separator;

@@ -36,6 +36,12 @@ struct EncodedKey {
   std::vector<std::byte> ids;  // at the width of the type
   std::vector<std::int32_t> lengths, document_sequences;
   std::int64_t empty_documents = 0;
+  void clear() {
+    ids.clear();
+    lengths.clear();
+    document_sequences.clear();
+    empty_documents = 0;
+  }
 };
 
 // A record that could not be taken.
@@ -66,9 +72,10 @@ class ChunkEncoder {
 
   // Every document of the chunk: what stands around texts (Tokenizer::surround), the end token on documents that are
   // not empty. Texts of no token give no sequence.
+  //   room   ChunkResult::keys of a result that is done, whose memory is used again
   //   gives  faults for records that cannot be taken, nothing of which is kept
   //   cost   the tokenizer's
-  ChunkResult encode(const TextChunk& chunk);
+  ChunkResult encode(const TextChunk& chunk, std::vector<EncodedKey> room = {});
 
  private:
   bool encode_record();

@@ -97,6 +97,7 @@ void encode_all(const EncodeJob& job, const ChunkOptions& options, const tokeniz
     const double seconds = seconds_since(start);
     progress.update(result->used, fmt::format("{} documents, {:.2f} M tokens/s", report.documents,
                                               static_cast<double>(report.tokens - tokens_before) / 1e6 / std::max(seconds, 1e-9)));
+    pool.give_back(std::move(*result));
   }
   progress.finish();
 }

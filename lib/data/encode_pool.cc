@@ -6,6 +6,10 @@
 
 namespace mt::data {
 
+namespace {
+constexpr std::size_t kMostSpareBytes = std::size_t{8} << 20;  // of one key, or of a chunk: rare giants are given up
+}
+
 EncodePool::EncodePool(const ChunkOptions& options, const tokenizer::Tokenizer& tokenizer, TextSource& source, int workers)
     : options_(options), tokenizer_(tokenizer), source_(source), window_(2 * workers + 2) {
   try {
@@ -32,6 +36,23 @@ std::optional<ChunkResult> EncodePool::take() {
   return result;
 }
 
+void EncodePool::give_back(ChunkResult result) {
+  for (const EncodedKey& key : result.keys) {
+    if (key.ids.capacity() > kMostSpareBytes) return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (spare_.size() < threads_.size()) spare_.push_back(std::move(result.keys));
+}
+
+std::vector<EncodedKey> EncodePool::spare() {
+  const std::lock_guard lock(mutex_);
+  std::vector<EncodedKey> keys;
+  if (spare_.empty()) return keys;
+  keys = std::move(spare_.back());
+  spare_.pop_back();
+  return keys;
+}
+
 void EncodePool::join() {
   {
     const std::lock_guard lock(mutex_);
@@ -42,7 +63,7 @@ void EncodePool::join() {
   threads_.clear();
 }
 
-std::optional<EncodePool::Task> EncodePool::read() {
+std::optional<EncodePool::Task> EncodePool::read(std::string room) {
   const std::lock_guard reading(reading_);  // chunks leave the source in order
   Task task;
   {
@@ -54,7 +75,7 @@ std::optional<EncodePool::Task> EncodePool::read() {
   std::optional<TextChunk> chunk;
   ChunkResult failed;
   try {
-    chunk = source_.next();
+    chunk = source_.next(std::move(room));
   } catch (...) {
     failed.failure = std::current_exception();
   }
@@ -72,11 +93,12 @@ std::optional<EncodePool::Task> EncodePool::read() {
 
 void EncodePool::work() {
   std::optional<ChunkEncoder> encoder;  // made where its failure can be handed over
-  while (std::optional<Task> task = read()) {
+  std::string room;  // of the chunk before
+  while (std::optional<Task> task = read(std::move(room))) {
     ChunkResult result;
     try {
       if (!encoder) encoder.emplace(options_, tokenizer_);
-      result = encoder->encode(task->chunk);
+      result = encoder->encode(task->chunk, spare());
     } catch (...) {
       result.failure = std::current_exception();
     }
@@ -84,6 +106,8 @@ void EncodePool::work() {
       const std::lock_guard lock(mutex_);
       done_.emplace(task->number, std::move(result));
     }
+    room = std::move(task->chunk.storage);
+    if (room.capacity() > kMostSpareBytes) room = {};
     changed_.notify_all();
   }
 }

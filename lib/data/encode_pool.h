@@ -1,8 +1,8 @@
 #pragma once
 // Workers that encode chunks of a source in any order, and their results in the order of the input.
 //
-// Memory: at most 2 workers + 2 chunks are read, encoded or waiting. Code: data/encode_pool.cc. Tests:
-// tests/data/encode_corpus_test.cc.
+// Memory: at most 2 workers + 2 chunks are read, encoded or waiting, and the room of a result a worker is kept for later.
+// Code: data/encode_pool.cc. Tests: tests/data/encode_corpus_test.cc.
 
 #include <condition_variable>
 #include <map>
@@ -25,6 +25,8 @@ class EncodePool {
 
   // The result of the next chunk, or nothing at the end. A failure of the source or of a worker is in the result.
   std::optional<ChunkResult> take();
+  // The memory of a result that is done, for a later one, so that its pages need not come anew.
+  void give_back(ChunkResult result);
 
  private:
   void join();
@@ -34,7 +36,8 @@ class EncodePool {
     TextChunk chunk;
     std::int64_t number = 0;
   };
-  std::optional<Task> read();
+  std::optional<Task> read(std::string room);
+  std::vector<EncodedKey> spare();
 
   const ChunkOptions& options_;
   const tokenizer::Tokenizer& tokenizer_;
@@ -43,6 +46,7 @@ class EncodePool {
   std::mutex reading_, mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, ChunkResult> done_;
+  std::vector<std::vector<EncodedKey>> spare_;
   std::int64_t handed_out_ = 0, taken_ = 0;
   bool end_ = false, stop_ = false;
   std::vector<std::thread> threads_;

@@ -76,7 +76,7 @@ struct TextSource::State {
   bool skip_to_share();
   bool fill(std::string& into, std::size_t wanted);
   std::size_t whole_records(const std::string& text) const;
-  std::string take_records();
+  std::string take_records(std::string text);
   void leave_input();
   std::uint64_t used() const;
 };
@@ -255,11 +255,13 @@ std::size_t TextSource::State::whole_records(const std::string& text) const {
   return end;
 }
 
-// The next whole records of the input at hand; what is read beyond them goes to `rest`. end_of_file: there are no more.
-std::string TextSource::State::take_records() {
+// The next whole records of the input at hand, in the memory of `text`; what is read beyond them goes to `rest`.
+// end_of_file: there are no more.
+std::string TextSource::State::take_records(std::string text) {
   const auto i = static_cast<std::size_t>(here.input);
-  std::string text = std::move(rest);
+  text.assign(rest);
   rest.clear();
+  text.reserve(options.chunk_bytes + kPadding);
   for (std::size_t wanted = options.chunk_bytes;; wanted = std::max(wanted, text.size()) * 2) {
     fill(text, wanted);
     if (here.byte == 0 && (end_of_file || text.size() >= kHeadBytes)) {
@@ -296,7 +298,7 @@ void TextSource::State::leave_input() {
   here.pass = next_pass;
 }
 
-std::optional<TextChunk> TextSource::next() {
+std::optional<TextChunk> TextSource::next(std::string room) {
   State& s = *state_;
   while (s.here.input < std::ssize(s.options.inputs)) {
     if (!s.reader && !s.open()) {
@@ -305,7 +307,7 @@ std::optional<TextChunk> TextSource::next() {
     }
     const TextPosition from = s.here;
     const auto i = static_cast<std::size_t>(from.input);
-    std::string text = s.take_records();
+    std::string text = s.take_records(std::move(room));
     TextChunk chunk;
     chunk.number = s.number;
     chunk.format = s.formats[i];

@@ -82,9 +82,9 @@ class TextSource {
   //   needs  again()   fails  next() does: Error{data}: an input ends before it
   void start_at(const TextPosition& position);
 
-  // The next chunk, or nothing at the end. One thread at a time.   fails  Error{io}; Error{corrupt}: a packed file is
-  // damaged or cut off
-  std::optional<TextChunk> next();
+  // The next chunk, or nothing at the end. One thread at a time. `room`: memory to use again, TextChunk::storage of a chunk
+  // that is done.   fails  Error{io}; Error{corrupt}: a packed file is damaged or cut off
+  std::optional<TextChunk> next(std::string room = {});
 
   // Bytes of all regular files as they are stored (of the share; once a pass), 0 if others are among them; for progress.
   std::uint64_t total_bytes() const;

@@ -2,105 +2,302 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
+#include <numeric>
 #include <queue>
+#include <utility>
 
 #include "base/error.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace mt::tokenizer {
 
 namespace {
 
-constexpr std::int32_t kLast = std::numeric_limits<std::int32_t>::max();
-constexpr int kRankBits = 22, kIdBits = 21;
-constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+constexpr std::int32_t kLast = 0x7FFFFFFF;
+constexpr int kNumberBits = 22, kIdBits = 21;
+constexpr std::int32_t kNoSymbol = (1 << kIdBits) - 1;  // beside the ends of a word
+constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kNumberBits) - 1;
 
-std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << kIdBits | static_cast<std::uint32_t>(right);
+// The least of so many numbers below 2^31, sixteen at a time.
+inline std::uint32_t least_of(const std::uint32_t* numbers, std::size_t count) {
+#if defined(__SSE2__)
+  const auto at = [numbers](std::size_t i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(numbers + i)); };
+  const auto less = [](__m128i a, __m128i b) {
+    const __m128i second = _mm_cmpgt_epi32(a, b);
+    return _mm_or_si128(_mm_andnot_si128(second, a), _mm_and_si128(second, b));
+  };
+  __m128i least = less(less(at(0), at(4)), less(at(8), at(12)));
+  for (std::size_t i = 16; i < count; i += 16) {
+    least = less(least, less(less(at(i), at(i + 4)), less(at(i + 8), at(i + 12))));
+  }
+  least = less(least, _mm_shuffle_epi32(least, 0x4E));
+  least = less(least, _mm_shuffle_epi32(least, 0xB1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(least));
+#else
+  return *std::min_element(numbers, numbers + (count + 15) / 16 * 16);
+#endif
 }
-
-std::uint64_t mix(std::uint64_t pair) { return pair * 0x9E3779B97F4A7C15ull; }
 
 }  // namespace
 
-MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order)
-    : order_(order.begin(), order.end()) {
-  MT_CHECK(order.empty() || order.size() == merges.size(), "{} orders of {} merges", order.size(), merges.size());
-  table_.assign(std::bit_ceil(merges.size() * 2 + 2), kEmpty);
-  mask_ = table_.size() - 1;
-  const std::size_t filter_bits = std::bit_ceil(std::max<std::size_t>(merges.size(), 64)) * 8;
-  filter_.assign(filter_bits / 64, 0);
-  filter_shift_ = 64 - std::countr_zero(filter_bits);
-  results_.reserve(merges.size());
-  if (merges.size() >= std::size_t{1} << kRankBits) {
-    throw Error(Code::data, fmt::format("{} merges: wanted below 2^{}", merges.size(), kRankBits));
+// A word being merged: symbols stay where they are, a bit says which are there still. For each place the merge with the
+// place behind it; rank and place are one number, so that the least is the merge to make. Beside the ends stand symbols
+// that merge with nothing, so that no branch asks for them.
+struct MergeTable::Word {
+  static constexpr std::size_t kMost = 64;
+  static constexpr int kPlaceBits = 6;
+  static constexpr std::uint32_t kNothing = 0x7FFFFFFF;
+  std::uint32_t key[kMost + 1];
+  std::int32_t symbol[kMost + 2], result[kMost + 1];  // of place p at p + 1; key at p
+  std::uint64_t there;
+  std::size_t size;
+  // Where merges are looked for next: the new symbol's place and that of the one before it, their pairs and slots.
+  int left, here;
+  std::uint64_t left_pair, left_slot, right_pair, right_slot;
+};
+
+// More symbols than a Word's, up to kMost.
+struct MergeTable::Row {
+  static constexpr std::size_t kBlock = 16, kMost = 512;
+  std::int32_t rank[kMost], result[kMost], least[kMost / kBlock];
+  std::uint16_t next[kMost], previous[kMost];
+};
+
+// Merges in order of rank; those of equal order and result are one.
+void MergeTable::number_merges(std::span<const Merge> merges, std::span<const std::uint32_t> order) {
+  numbers_.resize(merges.size());
+  std::iota(numbers_.begin(), numbers_.end(), 0u);
+  if (order.empty()) {
+    for (const Merge& m : merges) results_.push_back(m.result);
+    return;
   }
-  for (const Merge& m : merges) {
-    if (std::max(m.left, m.right) >= 1 << kIdBits) {
-      throw Error(Code::data,
-                  fmt::format("token id {} in a merge: wanted below 2^{}", std::max(m.left, m.right), kIdBits));
+  const auto rank = [&](std::uint32_t place) { return std::pair(order[place], merges[place].result); };
+  std::vector<std::uint32_t> places = numbers_;
+  std::sort(places.begin(), places.end(), [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+  bool equal_orders = false;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const std::uint32_t place = places[i];
+    if (i == 0 || rank(places[i - 1]) != rank(place)) {
+      const bool equal = i > 0 && order[places[i - 1]] == order[place];
+      equal_orders |= equal;
+      ranks_.push_back(equal ? ranks_.back() : static_cast<std::uint32_t>(ranks_.size()));
+      results_.push_back(merges[place].result);
     }
-    const std::uint64_t pair = pair_of(m.left, m.right), hash = mix(pair);
-    std::uint64_t slot = hash >> 32 & mask_;
-    filter_[hash >> filter_shift_ >> 6] |= std::uint64_t{1} << (hash >> filter_shift_ & 63);
-    while (table_[slot] != kEmpty && table_[slot] >> kRankBits != pair) slot = (slot + 1) & mask_;
-    table_[slot] = pair << kRankBits | results_.size();
-    results_.push_back(m.result);
+    numbers_[place] = static_cast<std::uint32_t>(results_.size() - 1);
+  }
+  if (!equal_orders) ranks_.clear();
+}
+
+MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order) {
+  MT_CHECK(order.empty() || order.size() == merges.size(), "{} orders of {} merges", order.size(), merges.size());
+  if (merges.size() >= kNumberMask) throw Error(Code::data, fmt::format("{} merges: wanted below 2^{}", merges.size(), kNumberBits));
+  number_merges(merges, order);
+  const std::size_t size = std::bit_ceil(merges.size() * 2 + 2);
+  memory_ = TableMemory(size * sizeof(std::uint64_t));
+  mask_ = size - 1;
+  auto* const slots = static_cast<std::uint64_t*>(memory_.data());
+  for (std::size_t place = 0; place < merges.size(); ++place) {
+    const Merge& m = merges[place];
+    if (std::max(m.left, m.right) >= kNoSymbol) {
+      throw Error(Code::data,
+                  fmt::format("token id {} in a merge: wanted below 2^{} - 1", std::max(m.left, m.right), kIdBits));
+    }
+    const std::uint64_t pair = pair_of(m.left, m.right);
+    std::uint64_t slot = slot_of(pair);
+    while (slots[slot] != 0 && slots[slot] >> kNumberBits != pair) slot = (slot + 1) & mask_;
+    slots[slot] = pair << kNumberBits | (numbers_[place] + 1);
+  }
+  numbers_ = {};
+  if (results_.empty()) results_.push_back(0);  // read, never used
+}
+
+// Two slots at once without a branch, since whether a pair merges is hard to foretell; seldom more.
+inline std::uint32_t MergeTable::number_at(std::uint64_t slot, std::uint64_t pair) const {
+  for (const std::uint64_t wanted = pair << kNumberBits;; slot = (slot + 2) & mask_) {
+    const std::uint64_t first = slots()[slot], second = slots()[slot + 1];
+    const std::uint64_t of_first = first ^ wanted, of_second = second ^ wanted;
+    const std::uint64_t hit = of_first <= kNumberMask ? of_first : of_second;
+    const std::uint32_t number = hit <= kNumberMask ? static_cast<std::uint32_t>(hit) - 1 : kNone;
+    const bool ends = static_cast<int>(hit <= kNumberMask) | static_cast<int>(first == 0) | static_cast<int>(second == 0);
+    if (ends) [[likely]] return number;
   }
 }
 
-std::uint32_t MergeTable::rank_of(std::int32_t left, std::int32_t right) const {
-  const std::uint64_t pair = pair_of(left, right), hash = mix(pair), bit = hash >> filter_shift_;
-  if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0) return kNoRank;
-  std::uint64_t slot = hash >> 32 & mask_;
-  while (table_[slot] >> kRankBits != pair && table_[slot] != kEmpty) slot = (slot + 1) & mask_;
-  return table_[slot] == kEmpty ? kNoRank : static_cast<std::uint32_t>(table_[slot] & ((1u << kRankBits) - 1));
-}
-
-void MergeTable::prefetch(std::int32_t left, std::int32_t right) const {
-  __builtin_prefetch(&table_[mix(pair_of(left, right)) >> 32 & mask_]);
+inline std::uint32_t MergeTable::find(std::int32_t left, std::int32_t right) const {
+  const std::uint64_t pair = pair_of(left, right);
+  return number_at(slot_of(pair), pair);
 }
 
 void MergeTable::set_bytes(std::span<const std::int32_t, 256> ids) {
   std::copy(ids.begin(), ids.end(), byte_ids_);
-  byte_pairs_.assign(256 * 256, kNoRank);
-  for (std::size_t left = 0; left < 256; ++left) {
+  byte_pairs_.assign(256 * 256, kNone);
+  for (std::size_t left = 0; left < 256 && mask_ > 0; ++left) {
     for (std::size_t right = 0; right < 256; ++right) {
-      if (ids[left] < 0 || ids[right] < 0) continue;
-      byte_pairs_[left << 8 | right] = rank_of(ids[left], ids[right]);
+      if (ids[left] >= 0 && ids[right] >= 0) byte_pairs_[left << 8 | right] = find(ids[left], ids[right]);
     }
   }
 }
 
+inline void MergeTable::set(Word& word, std::size_t place, std::uint32_t number) const {
+  const bool none = number == kNone;
+  const std::uint32_t some = none ? 0 : number;
+  const std::uint32_t key = rank_of(some) << Word::kPlaceBits | static_cast<std::uint32_t>(place);
+  word.key[place] = none ? Word::kNothing : key;
+  word.result[place] = results_[some];
+}
+
+// Make the next merge, and bring near where those of the new symbol stand.   gives  false: there is none any more
+inline bool MergeTable::turn(Word& word) const {
+  const std::uint32_t least = least_of(word.key, word.size);
+  if (least == Word::kNothing) return false;
+  const std::size_t i = least & (Word::kMost - 1);
+  const std::uint64_t behind = word.there & (~std::uint64_t{1} << i), before = word.there & ((std::uint64_t{1} << i) - 1);
+  const std::uint64_t right = behind & (behind - 1);
+  const std::int32_t made = word.result[i];
+  word.symbol[i + 1] = made;
+  word.there = before | std::uint64_t{1} << i | right;
+  word.key[std::countr_zero(behind)] = Word::kNothing;
+  word.here = static_cast<int>(i);
+  word.left = 63 - std::countl_zero(before);
+  word.left_pair = pair_of(word.symbol[word.left + 1], made);
+  word.right_pair = pair_of(made, word.symbol[std::countr_zero(right) + 1]);
+  word.left_slot = slot_of(word.left_pair);
+  word.right_slot = slot_of(word.right_pair);
+  __builtin_prefetch(slots() + word.left_slot);
+  __builtin_prefetch(slots() + word.right_slot);
+  return true;
+}
+
+inline void MergeTable::look(Word& word) const {
+  const int left = word.left >= 0 ? word.left : static_cast<int>(Word::kMost);  // a place nobody looks at
+  set(word, static_cast<std::size_t>(word.here), number_at(word.right_slot, word.right_pair));
+  set(word, static_cast<std::size_t>(left), number_at(word.left_slot, word.left_pair));
+}
+
+void MergeTable::begin(Word& word) {
+  word.there = word.size == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << word.size) - 1;
+  const std::size_t looked_at = word.size == 0 ? 16 : (word.size + 15) / 16 * 16;
+  for (std::size_t i = word.size == 0 ? 0 : word.size - 1; i < looked_at; ++i) word.key[i] = Word::kNothing;
+  word.symbol[0] = word.symbol[Word::kMost + 1] = kNoSymbol;
+}
+
+void MergeTable::end(const Word& word, std::vector<std::int32_t>& symbols) {
+  for (std::uint64_t there = word.there; there != 0; there &= there - 1) {
+    symbols.push_back(word.symbol[std::countr_zero(there) + 1]);
+  }
+}
+
+void MergeTable::load(std::span<const std::int32_t> symbols, Word& word) const {
+  word.size = symbols.size();
+  std::copy(symbols.begin(), symbols.end(), word.symbol + 1);
+  for (std::size_t i = 0; i + 1 < word.size; ++i) set(word, i, find(symbols[i], symbols[i + 1]));
+  begin(word);
+}
+
+void MergeTable::load(std::string_view piece, Word& word) const {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
+  word.size = piece.size();
+  for (std::size_t i = 0; i < word.size; ++i) word.symbol[i + 1] = byte_ids_[bytes[i]];
+  for (std::size_t i = 0; i + 1 < word.size; ++i) {
+    set(word, i, byte_pairs_[static_cast<std::size_t>(bytes[i]) << 8 | bytes[i + 1]]);
+  }
+  begin(word);
+}
+
+template <class Pieces>
+void MergeTable::merge_words(std::size_t count, const Pieces& piece_of, WordsOfSymbols& merged) const {
+  constexpr std::size_t kAbreast = 8;
+  Word words[kAbreast];
+  for (std::size_t done = 0; done < count;) {
+    std::size_t n = 0;
+    std::uint32_t busy = 0;
+    for (; n < kAbreast && done + n < count && piece_of(done + n).size() <= Word::kMost; ++n) {
+      load(piece_of(done + n), words[n]);
+      if (turn(words[n])) busy |= 1u << n;
+    }
+    while (busy != 0) {
+      for (std::uint32_t rest = busy; rest != 0; rest &= rest - 1) {
+        const int k = std::countr_zero(rest);
+        look(words[k]);
+        if (!turn(words[k])) busy &= ~(1u << k);
+      }
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      end(words[k], merged.symbols);
+      merged.end_word();
+    }
+    done += n;
+    if (n < kAbreast && done < count) append_merged(piece_of(done++), merged);
+  }
+}
+
+// A word that is too long for a Word.
+void MergeTable::append_merged(std::span<const std::int32_t> symbols, WordsOfSymbols& merged) const {
+  std::vector<std::int32_t> word(symbols.begin(), symbols.end());
+  merge(word);
+  merged.symbols.insert(merged.symbols.end(), word.begin(), word.end());
+  merged.end_word();
+}
+
+void MergeTable::append_merged(std::string_view piece, WordsOfSymbols& merged) const {
+  std::vector<std::int32_t> word;
+  merge_bytes(piece, word);
+  merged.symbols.insert(merged.symbols.end(), word.begin(), word.end());
+  merged.end_word();
+}
+
+void MergeTable::merge_all(const WordsOfSymbols& words, WordsOfSymbols& merged) const {
+  if (mask_ > 0) return merge_words(words.ends.size(), [&](std::size_t k) { return words.word(k); }, merged);
+  for (std::size_t k = 0; k < words.ends.size(); ++k) append_merged(words.word(k), merged);
+}
+
+void MergeTable::merge_bytes_all(std::span<const std::string_view> pieces, WordsOfSymbols& merged) const {
+  merge_words(pieces.size(), [&](std::size_t k) { return pieces[k]; }, merged);
+}
+
 void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
-  if (table_.empty() || symbols.size() < 2) return;
-  if (symbols.size() > Row::kMost) return order_.empty() ? merge_long<false>(symbols) : merge_long<true>(symbols);
+  const std::size_t n = symbols.size();
+  if (mask_ == 0 || n < 2) return;
+  if (n <= Word::kMost) {
+    Word word;
+    load(symbols, word);
+    while (turn(word)) look(word);
+    symbols.clear();
+    return end(word, symbols);
+  }
+  if (n > Row::kMost) return merge_long(symbols);
   Row row;
-  for (std::size_t i = 0; i + 1 < symbols.size(); ++i) row.merge[i] = rank_of(symbols[i], symbols[i + 1]);
-  order_.empty() ? merge_row<false>(row, symbols) : merge_row<true>(row, symbols);
+  for (std::size_t i = 0; i + 1 < n; ++i) set(row, i, find(symbols[i], symbols[i + 1]));
+  merge_row(row, symbols);
 }
 
 void MergeTable::merge_bytes(std::string_view piece, std::vector<std::int32_t>& symbols) const {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
-  symbols.resize(piece.size());
-  for (std::size_t i = 0; i < piece.size(); ++i) symbols[i] = byte_ids_[bytes[i]];
-  if (symbols.size() < 2 || symbols.size() > Row::kMost) return merge(symbols);
-  Row row;
-  for (std::size_t i = 0; i + 1 < symbols.size(); ++i) row.merge[i] = byte_pairs_[bytes[i] << 8 | bytes[i + 1]];
-  order_.empty() ? merge_row<false>(row, symbols) : merge_row<true>(row, symbols);
+  symbols.clear();
+  if (piece.size() <= Word::kMost) {
+    Word word;
+    load(piece, word);
+    while (turn(word)) look(word);
+    return end(word, symbols);
+  }
+  for (const char byte : piece) symbols.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+  merge(symbols);
+}
+
+inline void MergeTable::set(Row& row, std::size_t place, std::uint32_t number) const {
+  row.rank[place] = number == kNone ? kLast : static_cast<std::int32_t>(rank_of(number));
+  if (number != kNone) row.result[place] = results_[number];
 }
 
 // The least rank is looked for among the least of each sixteen places, which a merge changes in three of them at most;
 // symbols stay where they are and know their neighbours.
-template <bool ordered>
 void MergeTable::merge_row(Row& row, std::vector<std::int32_t>& symbols) const {
   constexpr std::size_t kBlock = Row::kBlock;
   std::int32_t* s = symbols.data();
   const std::size_t n = symbols.size(), blocks = (n + kBlock - 1) / kBlock;
-  for (std::size_t i = 0; i < blocks * kBlock; ++i) row.rank[i] = kLast;
-  for (std::size_t i = 0; i + 1 < n; ++i) {
-    if (row.merge[i] != kNoRank) row.rank[i] = static_cast<std::int32_t>(rank_at<ordered>(row.merge[i]));
-  }
+  for (std::size_t i = n - 1; i < blocks * kBlock; ++i) row.rank[i] = kLast;
   for (std::size_t i = 0; i < n; ++i) {
     row.next[i] = static_cast<std::uint16_t>(i + 1);
     row.previous[i] = static_cast<std::uint16_t>(i - 1);  // wraps at 0: no neighbour
@@ -111,10 +308,6 @@ void MergeTable::merge_row(Row& row, std::vector<std::int32_t>& symbols) const {
     for (std::size_t i = 1; i < kBlock; ++i) least = std::min(least, rank[i]);
     row.least[block] = least;
   };
-  const auto look = [&](std::size_t i, std::size_t right) {
-    row.merge[i] = rank_of(s[i], s[right]);
-    row.rank[i] = row.merge[i] == kNoRank ? kLast : static_cast<std::int32_t>(rank_at<ordered>(row.merge[i]));
-  };
   for (std::size_t block = 0; block < blocks; ++block) settle(block);
   for (;;) {
     std::size_t block = 0;
@@ -124,16 +317,15 @@ void MergeTable::merge_row(Row& row, std::vector<std::int32_t>& symbols) const {
     std::size_t i = block * kBlock;
     while (row.rank[i] != least) ++i;
     const std::size_t gone = row.next[i], right = row.next[gone], left = row.previous[i];
-    s[i] = results_[row.merge[i]];
+    s[i] = row.result[i];
     s[gone] = -1;
     row.next[i] = static_cast<std::uint16_t>(right);
     row.rank[gone] = row.rank[i] = kLast;
-    if (left < n) prefetch(s[left], s[i]);
     if (right < n) {
       row.previous[right] = static_cast<std::uint16_t>(i);
-      look(i, right);
+      set(row, i, find(s[i], s[right]));
     }
-    if (left < n) look(left, i);
+    if (left < n) set(row, left, find(s[left], s[i]));
     settle(block);
     if (gone / kBlock != block) settle(gone / kBlock);
     if (left < n && left / kBlock != block) settle(left / kBlock);
@@ -143,12 +335,11 @@ void MergeTable::merge_row(Row& row, std::vector<std::int32_t>& symbols) const {
   symbols.resize(kept);
 }
 
-template <bool ordered>
 void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   struct Candidate {
     std::uint32_t rank;
     std::uint32_t place;  // of the left symbol
-    std::uint32_t merge;  // its place in the list
+    std::uint32_t number;  // of the merge
     bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : place > o.place; }
   };
   const auto n = static_cast<std::uint32_t>(symbols.size());
@@ -159,8 +350,8 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   }
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto push = [&](std::uint32_t i) {
-    const std::uint32_t merge = rank_of(symbols[i], symbols[next[i]]);
-    if (merge != kNoRank) queue.push({rank_at<ordered>(merge), i, merge});
+    const std::uint32_t number = find(symbols[i], symbols[next[i]]);
+    if (number != kNone) queue.push({rank_of(number), i, number});
   };
   for (std::uint32_t i = 0; i + 1 < n; ++i) push(i);
   while (!queue.empty()) {
@@ -168,9 +359,9 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
     queue.pop();
     const std::uint32_t i = top.place;
     if (symbols[i] < 0 || next[i] >= n) continue;  // swallowed, or last
-    if (rank_of(symbols[i], symbols[next[i]]) != top.merge) continue;
+    if (find(symbols[i], symbols[next[i]]) != top.number) continue;
     const std::uint32_t gone = next[i];
-    symbols[i] = results_[top.merge];
+    symbols[i] = results_[top.number];
     symbols[gone] = -1;
     next[i] = next[gone];
     if (next[i] < n) {

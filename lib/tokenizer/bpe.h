@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/table_memory.h"
+
 namespace mt::tokenizer {
 
 // Rank of a merge is its place in the list.
@@ -17,58 +19,91 @@ struct Merge {
   std::int32_t left, right, result;
 };
 
+// Words one after the other, word k up to ends[k].
+struct WordsOfSymbols {
+  static constexpr std::size_t kMostKept = std::size_t{1} << 18;  // of symbols: the room of rare giants is given up
+  std::vector<std::int32_t> symbols;
+  std::vector<std::uint32_t> ends;
+  void clear() {
+    symbols.clear();
+    ends.clear();
+    if (symbols.capacity() > kMostKept) symbols.shrink_to_fit();
+  }
+  void end_word() { ends.push_back(static_cast<std::uint32_t>(symbols.size())); }
+  std::span<const std::int32_t> word(std::size_t k) const {
+    const std::size_t begin = k == 0 ? 0 : ends[k - 1];
+    return std::span(symbols).subspan(begin, ends[k] - begin);
+  }
+};
+
 class MergeTable {
  public:
   MergeTable() = default;
   // Of two merges of one pair the last wins, as in tokenizer.json readers.
-  //   fails  Error{data}: an id of 2^21 or more, 2^22 merges or more
-  //   cost   16 to 32 bytes a merge
+  //   fails  Error{data}: an id of 2^21 - 1 or more, 2^22 merges or more
+  //   cost   20 to 36 bytes a merge
   // `order`, where it is not empty, ranks the merges in place of their places: least first, and of equal ones the
   // leftmost pair (tiktoken and SentencePiece rank what a merge makes, not the pair).
   //   needs  an order a merge, or none
   explicit MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order = {});
 
   // Merge `symbols` in place to the end.
-  //   cost  up to 512 symbols a look at n/16 places for each merge; from there a heap: n log n, so a megabyte without a
-  //         break is no trap
+  //   cost  for each merge a look at all of up to 64 symbols, and at n/16 places of up to 512; from there a heap: n log n,
+  //         so a megabyte without a break is no trap
   void merge(std::vector<std::int32_t>& symbols) const;
+
+  // The same of many words side by side: while one waits for the memory of the table, the others go on. Merged ones are
+  // appended to `merged`.
+  //   cost  as merge(), but the waits of eight words are one
+  void merge_all(const WordsOfSymbols& words, WordsOfSymbols& merged) const;
 
   // For models over bytes: the id of every byte, -1 where there is none. Pairs of bytes then have a table of their own.
   void set_bytes(std::span<const std::int32_t, 256> ids);
   // Symbols become the merged bytes of `piece`.   needs  set_bytes, an id for each byte
   void merge_bytes(std::string_view piece, std::vector<std::int32_t>& symbols) const;
+  // The same of many, as merge_all.
+  void merge_bytes_all(std::span<const std::string_view> pieces, WordsOfSymbols& merged) const;
 
  private:
-  static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
-  std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
-  // Bring the slot of a pair near.
-  void prefetch(std::int32_t left, std::int32_t right) const;
-  // What the place of a merge is compared by.
-  template <bool ordered>
-  std::uint32_t rank_at(std::uint32_t place) const {
-    if constexpr (!ordered) return place;
-    return place == kNoRank ? kNoRank : order_[place];
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  // The number of a merge: what merges of equal order and result share, by rank. Or kNone.
+  std::uint32_t find(std::int32_t left, std::int32_t right) const;
+  std::uint32_t number_at(std::uint64_t slot, std::uint64_t pair) const;
+  std::uint32_t rank_of(std::uint32_t number) const { return ranks_.empty() ? number : ranks_[number]; }
+  static std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 21 | static_cast<std::uint32_t>(right);
   }
-  // A piece being merged: for each place the merge with the place behind it.
-  struct Row {
-    static constexpr std::size_t kBlock = 16, kMost = 512;
-    std::uint32_t merge[kMost];  // its place in the list
-    std::int32_t rank[kMost], least[kMost / kBlock];
-    std::uint16_t next[kMost], previous[kMost];
-  };
-  template <bool ordered>
+  // Even, so that a slot and the next are on one cache line.
+  std::uint64_t slot_of(std::uint64_t pair) const {
+    return pair * 0x9E3779B97F4A7C15ull >> 32 & mask_ & ~std::uint64_t{1};
+  }
+  const std::uint64_t* slots() const { return static_cast<const std::uint64_t*>(memory_.data()); }
+  void number_merges(std::span<const Merge> merges, std::span<const std::uint32_t> order);
+
+  struct Word;
+  struct Row;
+  void set(Word& word, std::size_t place, std::uint32_t number) const;
+  void set(Row& row, std::size_t place, std::uint32_t number) const;
+  void load(std::span<const std::int32_t> symbols, Word& word) const;
+  void load(std::string_view piece, Word& word) const;
+  static void begin(Word& word);
+  static void end(const Word& word, std::vector<std::int32_t>& symbols);
+  bool turn(Word& word) const;
+  void look(Word& word) const;
+  template <class Pieces>
+  void merge_words(std::size_t count, const Pieces& piece_of, WordsOfSymbols& merged) const;
   void merge_row(Row& row, std::vector<std::int32_t>& symbols) const;
-  template <bool ordered>
   void merge_long(std::vector<std::int32_t>& symbols) const;
-  std::vector<std::uint64_t>
-      table_;  // left (21 bits), right (21), rank (22): a slot is one word, so tables stay in cache
-  std::vector<std::int32_t> results_;  // by place
-  std::vector<std::uint32_t> order_;   // by place; empty: a merge's rank is its place
+  void append_merged(std::span<const std::int32_t> symbols, WordsOfSymbols& merged) const;
+  void append_merged(std::string_view piece, WordsOfSymbols& merged) const;
+
+  TableMemory memory_;  // of slots: left (21 bits), right (21), number + 1 (22), so that 0 is empty
   std::uint64_t mask_ = 0;
-  std::vector<std::uint64_t> filter_;  // a bit set for the hash of every pair: most pairs merge not, and end here
-  int filter_shift_ = 0;
+  std::vector<std::uint32_t> numbers_;  // of the merges while the table is built
+  std::vector<std::int32_t> results_;   // by number
+  std::vector<std::uint32_t> ranks_;    // by number; empty: a merge's rank is its number
   std::int32_t byte_ids_[256] = {};
-  std::vector<std::uint32_t> byte_pairs_;  // of set_bytes
+  std::vector<std::uint32_t> byte_pairs_;  // of set_bytes: numbers
 };
 
 }  // namespace mt::tokenizer

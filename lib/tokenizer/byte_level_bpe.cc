@@ -145,7 +145,7 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
 void ByteLevelBpe::encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                                  std::vector<Id>& out) const {
   encode_cached(TouchingPieces(text.data(), lengths, text.data() + text.size()), lengths.size(), scratch, out,
-                [&](std::string_view piece, std::vector<Id>& ids) { encode_piece(piece, scratch, ids); });
+                [&](std::span<const std::string_view> pieces, WordsOfSymbols& ids) { encode_new(pieces, scratch, ids); });
 }
 
 // A piece that is a token whatever the merges say.
@@ -156,39 +156,72 @@ std::optional<Id> ByteLevelBpe::whole_token(std::string_view piece) const {
   return own ? id : std::nullopt;
 }
 
-void ByteLevelBpe::encode_piece(std::string_view piece, EncodeScratch& scratch, std::vector<Id>& symbols) const {
-  if (const std::optional<Id> whole = whole_token(piece)) {
-    symbols.push_back(*whole);
-    return;
+// Pieces as parts no merge crosses, some hundred at a time.
+void ByteLevelBpe::encode_new(std::span<const std::string_view> pieces, EncodeScratch& scratch, WordsOfSymbols& ids) const {
+  constexpr std::size_t kParts = 512;
+  std::vector<MissScratch::Part>& parts = scratch.misses.parts;
+  parts.clear();
+  for (const std::string_view piece : pieces) {
+    if (parts_.ignore_merges) parts_.tokens.prefetch(piece);
   }
-  if (!all_bytes_) check_bytes(piece);
-  if (piece.size() <= WordCache::kMaxKeyBytes || !borders_) return merges_.merge_bytes(piece, symbols);
-  for (std::string_view rest = piece; !rest.empty();) {
-    const std::size_t size = borders_->part(rest);
-    if (size == piece.size()) return merges_.merge_bytes(piece, symbols);
-    encode_part(rest.substr(0, size), scratch, symbols);
-    rest.remove_prefix(size);
+  for (const std::string_view piece : pieces) {
+    const std::optional<Id> whole = whole_token(piece);
+    if (!whole && !all_bytes_) check_bytes(piece);
+    if (whole || piece.size() <= WordCache::kMaxKeyBytes || !borders_) {
+      parts.push_back({piece, {}, 0, whole.value_or(-1), false, true});
+    } else {
+      for (std::string_view rest = piece; !rest.empty();) {
+        const std::size_t size = borders_->part(rest);
+        const bool cached = size < piece.size() && size <= WordCache::kMaxKeyBytes;
+        parts.push_back({rest.substr(0, size), {}, 0, -1, cached, size == rest.size()});
+        if (cached) look_for(parts.back(), scratch);
+        rest.remove_prefix(size);
+        if (parts.size() >= kParts) encode_parts(scratch, ids);
+      }
+    }
+    if (parts.size() >= kParts) encode_parts(scratch, ids);
   }
+  encode_parts(scratch, ids);
 }
 
-// Append the ids of what is merged for itself. Such a part is no piece: its being a token counts for nothing.
-void ByteLevelBpe::encode_part(std::string_view part, EncodeScratch& scratch, std::vector<Id>& ids) const {
-  if (part.size() > WordCache::kMaxKeyBytes) {
-    merges_.merge_bytes(part, scratch.part);
-    ids.insert(ids.end(), scratch.part.begin(), scratch.part.end());
-    return;
+// Such a part is no piece: its being a token counts for nothing.
+void ByteLevelBpe::look_for(MissScratch::Part& part, const EncodeScratch& scratch) const {
+  part.key = WordCache::key_of(part.text.data(), part.text.size());
+  if (parts_.ignore_merges) part.key = WordCache::part_key(part.key);
+  part.hash = WordCache::hash_of(part.key);
+  scratch.words.prefetch(part.hash);
+}
+
+// Append the ids of the parts at hand, known ones and those that are merged now.
+void ByteLevelBpe::encode_parts(EncodeScratch& scratch, WordsOfSymbols& ids) const {
+  MissScratch& misses = scratch.misses;
+  misses.words.clear();
+  misses.merged.clear();
+  for (MissScratch::Part& part : misses.parts) {
+    if (part.cached && scratch.words.find(part.key, part.hash) != nullptr) continue;
+    part.cached = false;
+    if (part.id < 0) misses.words.push_back(part.text);
   }
-  WordCache::Key key = WordCache::key_of(part.data(), part.size());
-  if (parts_.ignore_merges) key = WordCache::part_key(key);
-  const std::uint64_t hash = WordCache::hash_of(key);
-  if (const WordCache::Entry* entry = scratch.words.find(key, hash)) {
-    const std::span<const Id> known = scratch.words.ids(*entry);
-    ids.insert(ids.end(), known.begin(), known.end());
-    return;
+  merges_.merge_bytes_all(misses.words, misses.merged);
+  std::size_t word = 0;
+  for (const MissScratch::Part& part : misses.parts) {
+    std::vector<Id>& out = ids.symbols;
+    if (part.id >= 0) {
+      out.push_back(part.id);
+    } else {
+      const WordCache::Entry* entry = part.cached ? scratch.words.find(part.key, part.hash) : nullptr;
+      const std::span<const Id> some = entry != nullptr ? scratch.words.ids(*entry) : misses.merged.word(word++);
+      out.insert(out.end(), some.begin(), some.end());
+    }
+    if (part.last) ids.end_word();
   }
-  merges_.merge_bytes(part, scratch.part);
-  scratch.words.insert(key, hash, scratch.part);
-  ids.insert(ids.end(), scratch.part.begin(), scratch.part.end());
+  word = 0;
+  for (const MissScratch::Part& part : misses.parts) {
+    if (part.cached || part.id >= 0) continue;
+    const std::span<const Id> some = misses.merged.word(word++);
+    if (part.hash != 0 && scratch.words.find(part.key, part.hash) == nullptr) scratch.words.insert(part.key, part.hash, some);
+  }
+  misses.parts.clear();
 }
 
 void ByteLevelBpe::check_bytes(std::string_view piece) const {

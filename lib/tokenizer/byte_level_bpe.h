@@ -63,8 +63,9 @@ class ByteLevelBpe final : public Tokenizer {
   void encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
                      std::vector<Id>& out) const;
   std::optional<Id> whole_token(std::string_view piece) const;
-  void encode_piece(std::string_view piece, EncodeScratch& scratch, std::vector<Id>& symbols) const;
-  void encode_part(std::string_view part, EncodeScratch& scratch, std::vector<Id>& ids) const;
+  void encode_new(std::span<const std::string_view> pieces, EncodeScratch& scratch, WordsOfSymbols& ids) const;
+  void look_for(MissScratch::Part& part, const EncodeScratch& scratch) const;
+  void encode_parts(EncodeScratch& scratch, WordsOfSymbols& ids) const;
   void check_bytes(std::string_view piece) const;
   std::uint64_t hash_parts() const;
 

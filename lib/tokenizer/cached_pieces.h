@@ -51,46 +51,76 @@ class PlacedPieces {
   const char* end_;
 };
 
-// The place in `out` grows by blocks: ids are collected here first, so that a piece costs no capacity check.
-struct IdBlock {
-  static constexpr std::size_t kSize = kPieceBatch * WordCache::kInlineIds;
-  Id ids[kSize + WordCache::kInlineIds];
-  std::size_t count = 0;
-  std::vector<Id>* out;
-  void flush() {
-    out->insert(out->end(), ids, ids + count);
-    count = 0;
+// Ids of a batch as they are found, and the places among them where others belong.
+struct FoundIds {
+  struct Gap {
+    std::uint32_t at, begin, size;  // size 0: of the new piece number `begin`; else of `spilled`
+  };
+  Id ids[(kPieceBatch + 1) * WordCache::kInlineIds];
+  std::size_t count = 0, gaps = 0;
+  Gap gap[kPieceBatch];
+
+  // Up to so many ids, of which `size` count; what is behind them is overwritten.
+  void add(const Id* some, std::uint32_t size) {
+    std::copy(some, some + WordCache::kInlineIds, ids + count);
+    count += size;
   }
-  void add(std::span<const Id> some) {
-    if (count + some.size() > kSize) flush();
-    if (some.size() > kSize) {
-      out->insert(out->end(), some.begin(), some.end());
-      return;
+  void spill(std::span<const Id> some, MissScratch& misses) {
+    const auto begin = static_cast<std::uint32_t>(misses.spilled.size());
+    misses.spilled.insert(misses.spilled.end(), some.begin(), some.end());
+    gap[gaps++] = {static_cast<std::uint32_t>(count), begin, static_cast<std::uint32_t>(some.size())};
+  }
+  void miss(std::string_view piece, MissScratch& misses) {
+    gap[gaps++] = {static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(misses.pieces.size()), 0};
+    misses.pieces.push_back(piece);
+  }
+  void append_to(std::vector<Id>& out, const MissScratch& misses) const {
+    std::size_t done = 0;
+    for (std::size_t g = 0; g < gaps; ++g) {
+      const Gap& here = gap[g];
+      out.insert(out.end(), ids + done, ids + here.at);
+      done = here.at;
+      const std::span<const Id> some = here.size > 0 ? std::span(misses.spilled).subspan(here.begin, here.size)
+                                                     : misses.ids.word(here.begin);
+      out.insert(out.end(), some.begin(), some.end());
     }
-    std::copy(some.begin(), some.end(), ids + count);
-    count += some.size();
+    out.insert(out.end(), ids + done, ids + count);
   }
 };
 
-// A piece the short words' cache does not hold: from the other shelf, or by `miss`, and remembered.
-template <class Miss>
-void encode_uncached(std::string_view piece, WordCache::Key key, std::uint64_t hash, EncodeScratch& scratch,
-                     IdBlock& block, Miss& miss) {
-  const bool is_short = piece.size() <= WordCache::kMaxKeyBytes;
-  const bool is_long = !is_short && piece.size() <= LongWordCache::kMaxBytes;
-  if (is_long) {
-    if (const LongWordCache::Entry* entry = scratch.long_words.find(piece, hash)) {
-      return block.add(scratch.long_words.ids(*entry));
+// A piece that is not among the short words with few ids.
+inline void find_other(std::string_view piece, const WordCache::Entry* entry, std::uint64_t hash, EncodeScratch& scratch,
+                       FoundIds& found) {
+  if (entry != nullptr) return found.spill(scratch.words.ids(*entry), scratch.misses);
+  if (piece.size() > WordCache::kMaxKeyBytes && piece.size() <= LongWordCache::kMaxBytes) {
+    if (const LongWordCache::Entry* word = scratch.long_words.find(piece, hash)) {
+      const std::span<const Id> ids = scratch.long_words.ids(*word);
+      if (ids.size() > LongWordCache::kInlineIds) return found.spill(ids, scratch.misses);
+      std::copy(ids.begin(), ids.end(), found.ids + found.count);
+      found.count += ids.size();
+      return;
     }
   }
-  scratch.symbols.clear();
-  miss(piece, scratch.symbols);
-  block.add(scratch.symbols);
-  if (is_short) scratch.words.insert(key, hash, scratch.symbols);
-  if (is_long) scratch.long_words.insert(piece, hash, scratch.symbols);
+  found.miss(piece, scratch.misses);
 }
 
-// Append the ids of `count` pieces. `miss(piece, ids)` appends those of a piece the cache does not know; ids is empty.
+// Remember what was new.
+inline void keep_new(EncodeScratch& scratch) {
+  const MissScratch& misses = scratch.misses;
+  for (std::size_t k = 0; k < misses.pieces.size(); ++k) {
+    const std::string_view piece = misses.pieces[k];
+    if (piece.size() <= WordCache::kMaxKeyBytes) {
+      const WordCache::Key key = WordCache::key_of(piece.data(), piece.size());
+      const std::uint64_t hash = WordCache::hash_of(key);
+      if (scratch.words.find(key, hash) == nullptr) scratch.words.insert(key, hash, misses.ids.word(k));
+    } else if (piece.size() <= LongWordCache::kMaxBytes) {
+      const std::uint64_t hash = LongWordCache::hash_of(piece);
+      if (scratch.long_words.find(piece, hash) == nullptr) scratch.long_words.insert(piece, hash, misses.ids.word(k));
+    }
+  }
+}
+
+// Append the ids of `count` pieces. `miss(pieces, ids)` appends those of pieces the cache does not know, a word each.
 //   needs  count at most kPieceBatch, pieces not empty
 template <class Pieces, class Miss>
 void encode_cached(Pieces pieces, std::size_t count, EncodeScratch& scratch, std::vector<Id>& out, Miss miss) {
@@ -110,23 +140,39 @@ void encode_cached(Pieces pieces, std::size_t count, EncodeScratch& scratch, std
       scratch.long_words.prefetch(hashes[i]);
     }
   }
-  IdBlock block;
-  block.out = &out;
+  MissScratch& misses = scratch.misses;
+  misses.pieces.clear();
+  misses.ids.clear();
+  misses.spilled.clear();
+  FoundIds found;
   for (std::size_t i = 0; i < count; ++i) {
     const std::string_view piece = pieces.take();
     const bool is_short = piece.size() <= WordCache::kMaxKeyBytes;
     const WordCache::Entry* entry = is_short ? scratch.words.find(keys[i], hashes[i]) : nullptr;
     if (entry != nullptr && entry->count() <= WordCache::kInlineIds) [[likely]] {
-      std::copy(entry->ids, entry->ids + WordCache::kInlineIds, block.ids + block.count);
-      block.count += entry->count();
-      if (block.count >= IdBlock::kSize) block.flush();
-    } else if (entry != nullptr) {
-      block.add(scratch.words.ids(*entry));
+      found.add(entry->ids, entry->count());
     } else {
-      encode_uncached(piece, keys[i], hashes[i], scratch, block, miss);
+      find_other(piece, entry, hashes[i], scratch, found);
     }
   }
-  block.flush();
+  if (found.gaps == 0) [[likely]] {
+    out.insert(out.end(), found.ids, found.ids + found.count);
+    return;
+  }
+  if (!misses.pieces.empty()) miss(std::span<const std::string_view>(misses.pieces), misses.ids);
+  found.append_to(out, misses);
+  keep_new(scratch);
+}
+
+// The `miss` of a model that takes pieces one by one: encode(piece, ids) appends to ids.
+template <class Encode>
+auto one_by_one(Encode encode) {
+  return [encode](std::span<const std::string_view> pieces, WordsOfSymbols& ids) {
+    for (const std::string_view piece : pieces) {
+      encode(piece, ids.symbols);
+      ids.end_word();
+    }
+  };
 }
 
 }  // namespace mt::tokenizer

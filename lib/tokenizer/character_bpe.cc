@@ -197,15 +197,24 @@ void CharacterBpe::first_symbols(std::string_view piece, std::vector<std::int32_
   if (waiting) ids.push_back(unknown_);
 }
 
-void CharacterBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  if (parts_.ignore_merges) {
-    if (const std::optional<std::int32_t> whole = parts_.tokens.find(piece)) {
-      ids.push_back(*whole);
-      return;
+void CharacterBpe::encode(std::span<const std::string_view> pieces, WordsOfSymbols& first, WordsOfSymbols& ids) const {
+  first.clear();
+  for (const std::string_view piece : pieces) {
+    const std::optional<std::int32_t> whole = parts_.ignore_merges ? parts_.tokens.find(piece) : std::nullopt;
+    if (whole) {
+      first.symbols.push_back(*whole);
+    } else {
+      first_symbols(piece, first.symbols);
     }
+    first.end_word();
   }
-  first_symbols(piece, ids);
-  merges_.merge(ids);
+  merges_.merge_all(first, ids);
+}
+
+void CharacterBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  WordsOfSymbols first, merged;
+  encode({&piece, 1}, first, merged);
+  ids.swap(merged.symbols);
 }
 
 std::string CharacterBpe::description() const {

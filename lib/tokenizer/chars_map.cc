@@ -38,10 +38,15 @@ CharsMap::CharsMap(std::string_view blob) {
   }
 }
 
-bool CharsMap::starts_with(char byte) const {
+bool CharsMap::starts_with(std::string_view prefix) const {
   if (units_.empty()) return false;
-  const std::size_t node = offset_of(units_[0]) ^ static_cast<unsigned char>(byte);
-  return node < units_.size() && label_of(units_[node]) == static_cast<unsigned char>(byte);
+  std::size_t node = offset_of(units_[0]);
+  for (const char byte : prefix) {
+    node ^= static_cast<unsigned char>(byte);
+    if (node >= units_.size() || label_of(units_[node]) != static_cast<unsigned char>(byte)) return false;
+    node ^= offset_of(units_[node]);
+  }
+  return true;
 }
 
 CharsMap::Match CharsMap::find(std::string_view text, bool longest) const {

@@ -22,7 +22,8 @@ class CharsMap {
 
   bool empty() const { return units_.empty(); }
   // Whether any string of the map may start with this byte.
-  bool starts_with(char byte) const;
+  bool starts_with(char byte) const { return starts_with({&byte, 1}); }
+  bool starts_with(std::string_view prefix) const;
   // Whether a character of ASCII is itself a string of the map.
   bool maps_alone(char ascii) const { return alone_[ascii & 0x7F]; }
 

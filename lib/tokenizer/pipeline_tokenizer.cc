@@ -99,7 +99,9 @@ void PipelineTokenizer::encode_spaced(std::string_view text, EncodeScratch& scra
 // The first part with a space in front where `spaced`, then the others; a part is what no merge leaves.
 void PipelineTokenizer::encode_parts(std::string_view text, bool spaced, EncodeScratch& scratch,
                                      std::vector<Id>& out) const {
-  const auto miss = [this](std::string_view piece, std::vector<Id>& ids) { spaced_->encode(piece, ids); };
+  const auto miss = [&](std::span<const std::string_view> pieces, WordsOfSymbols& ids) {
+    spaced_->encode(pieces, scratch.misses.first, ids);
+  };
   std::uint32_t lengths[kPieceBatch];
   std::size_t position = 0, done = 0;
   while (const std::size_t n = spaced_->next(text, position, lengths)) {
@@ -133,11 +135,13 @@ void PipelineTokenizer::encode_cut(EncodeScratch& scratch, std::vector<Id>& out)
   const std::span<const TextSpan> pieces = cut.pieces;
   std::visit(
       [&](const auto& model) {
-        const auto miss = [&](std::string_view piece, std::vector<Id>& ids) {
-          if constexpr (std::is_same_v<decltype(model), const Unigram&>) {
-            model.encode(piece, scratch.unigram, ids);
+        const auto miss = [&](std::span<const std::string_view> some, WordsOfSymbols& ids) {
+          if constexpr (std::is_same_v<decltype(model), const CharacterBpe&>) {
+            model.encode(some, scratch.misses.first, ids);
+          } else if constexpr (std::is_same_v<decltype(model), const Unigram&>) {
+            one_by_one([&](std::string_view piece, auto& out_ids) { model.encode(piece, scratch.unigram, out_ids); })(some, ids);
           } else {
-            model.encode(piece, ids);
+            one_by_one([&](std::string_view piece, auto& out_ids) { model.encode(piece, out_ids); })(some, ids);
           }
         };
         for (std::size_t i = 0; i < pieces.size(); i += kPieceBatch) {

@@ -1,6 +1,7 @@
 #include "tokenizer/sentencepiece_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <unordered_set>
 #include <utility>
@@ -9,6 +10,10 @@
 #include "base/files.h"
 #include "tokenizer/protobuf_reader.h"
 #include "tokenizer/unicode.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace mt::tokenizer {
 
@@ -140,6 +145,10 @@ SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path) {
   return model;
 }
 
+namespace {
+constexpr std::size_t kCopied = 16;  // bytes that are copied at a time
+}  // namespace
+
 SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModel& model)
     : map_(model.chars_map),
       dummy_prefix_(model.add_dummy_prefix),
@@ -153,7 +162,22 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModel& model
   }
   has_user_defined_ = !keys.empty();
   for (int b = 0; b < 256; ++b) plain_[b] = b < 0x80 && b != ' ' && !map_.starts_with(static_cast<char>(b));
+  for (int b = 0; b < 0x80; ++b) {
+    before_ascii_[b] = b != ' ' && (map_.empty() || !map_.maps_alone(static_cast<char>(b)));
+    for (int next = 0; next < 0x80 && before_ascii_[b]; ++next) {
+      const char two[2] = {static_cast<char>(b), static_cast<char>(next)};
+      before_ascii_[b] = !map_.starts_with({two, 2});
+    }
+  }
+  for (const PrefixTrie::Key& key : keys) before_ascii_[static_cast<unsigned char>(key.first.front())] = false;
+  const bool own_space =
+      std::any_of(keys.begin(), keys.end(), [](const PrefixTrie::Key& key) { return key.first.front() == ' '; });
+  for (int b = 0; b < 256; ++b) {
+    const char two[2] = {' ', static_cast<char>(b)};
+    alone_[b] = !own_space && (map_.empty() || !(map_.maps_alone(' ') || map_.starts_with({two, 2})));
+  }
   for (const PrefixTrie::Key& key : keys) plain_[static_cast<unsigned char>(key.first.front())] = false;
+  ascii_is_plain_ = std::all_of(before_ascii_ + 0x21, before_ascii_ + 0x7F, [](bool plain) { return plain; });
   user_defined_ = PrefixTrie(std::move(keys));
 }
 
@@ -167,6 +191,28 @@ SentencePieceNormalizer::Mapped SentencePieceNormalizer::next(std::string_view t
   if (match.size > 0 && whole) return {match.replacement, match.size};
   const std::size_t size = decode_utf8(text.data()).size;
   return {text.substr(0, size), size};
+}
+
+// Copy bytes that stay as they are; a block behind them is overwritten.   gives  how many
+std::size_t SentencePieceNormalizer::copy_plain(const char* from, std::size_t size, char* to) const {
+  std::size_t done = 0;
+#if defined(__SSE2__)
+  for (; ascii_is_plain_ && size - done > kCopied; done += kCopied) {
+    const auto load = [&](std::size_t k) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + done + k)); };
+    const __m128i v = load(0);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + done), v);
+    const __m128i prints = _mm_and_si128(_mm_cmpgt_epi8(v, _mm_set1_epi8(0x20)), _mm_cmplt_epi8(v, _mm_set1_epi8(0x7F)));
+    const auto others = (~static_cast<std::uint32_t>(_mm_movemask_epi8(prints)) & 0xFFFF) |
+                        static_cast<std::uint32_t>(_mm_movemask_epi8(load(1)));
+    if (others != 0) return done + static_cast<std::size_t>(std::countr_zero(others));
+  }
+#endif
+  const auto is_plain = [&](std::size_t i) {
+    const auto byte = static_cast<unsigned char>(from[i]);
+    return plain_[byte] || (before_ascii_[byte] && (i + 1 == size || static_cast<unsigned char>(from[i + 1]) < 0x80));
+  };
+  for (; done < size && is_plain(done); ++done) to[done] = from[done];
+  return done;
 }
 
 void SentencePieceNormalizer::append(std::string_view text, std::string& out) const {
@@ -185,25 +231,43 @@ void SentencePieceNormalizer::append(std::string_view text, std::string& out) co
   if (text.empty()) return;
   const std::string_view space = escape_ ? kBlock : " ";
   const std::size_t begin = out.size();
-  if (dummy_prefix_ && !suffix_) out += space;
+  // Room for every byte to become a space and for blocks that are written whole; replacements ask for more.
+  out.resize(begin + 3 * text.size() + 2 * kCopied);
+  char* to = out.data() + begin;
+  const auto put = [&to](std::string_view bytes) { to = std::copy(bytes.begin(), bytes.end(), to); };
+  if (dummy_prefix_ && !suffix_) put(space);
   bool after_space = remove_extra_;
   while (!text.empty()) {
-    std::size_t run = 0;
-    while (run < text.size() && plain_[static_cast<unsigned char>(text[run])]) ++run;
+    const std::size_t run = copy_plain(text.data(), text.size(), to);
     if (run > 0) {
-      out += text.substr(0, run);
+      to += run;
       text.remove_prefix(run);
       after_space = false;
+      continue;
+    }
+    if (text.size() >= 2 && text.front() == ' ' && alone_[static_cast<unsigned char>(text[1])]) {
+      if (!after_space) put(space);
+      after_space = remove_extra_;
+      text.remove_prefix(1);
       continue;
     }
     const Mapped mapped = next(text);
     std::string_view part = mapped.text;
     while (after_space && part.starts_with(' ')) part.remove_prefix(1);
-    for (const char c : part) c == ' ' ? out += space : out += c;
+    const auto written = static_cast<std::size_t>(to - out.data());
+    if (out.size() - written < 3 * (part.size() + text.size()) + 2 * kCopied) {
+      out.resize(written + 3 * (part.size() + text.size()) + 2 * kCopied);
+      to = out.data() + written;
+    }
+    for (const char c : part) {
+      if (c == ' ') put(space);
+      else *to++ = c;
+    }
     if (!part.empty()) after_space = part.ends_with(' ');
     text.remove_prefix(mapped.size);
     if (!remove_extra_) after_space = false;
   }
+  out.resize(static_cast<std::size_t>(to - out.data()));
   while (remove_extra_ && out.size() - begin >= space.size() && std::string_view(out).substr(begin).ends_with(space)) {
     out.resize(out.size() - space.size());
   }

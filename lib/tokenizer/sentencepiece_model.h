@@ -61,9 +61,13 @@ class SentencePieceNormalizer {
     std::size_t size;  // what it stands for
   };
   Mapped next(std::string_view text) const;
+  std::size_t copy_plain(const char* from, std::size_t size, char* to) const;
   CharsMap map_;
   PrefixTrie user_defined_;
   bool has_user_defined_ = false;
+  bool alone_[256] = {};     // a space in front of such a byte is a space
+  bool before_ascii_[256] = {};  // such a byte is itself where ASCII follows, or nothing
+  bool ascii_is_plain_ = false;  // all that prints, where ASCII follows
   bool plain_[256] = {};  // no entry of the map and no user-defined piece starts with this byte
   bool dummy_prefix_, suffix_, remove_extra_, escape_;
 };

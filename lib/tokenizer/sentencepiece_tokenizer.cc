@@ -215,6 +215,9 @@ void SentencePieceTokenizer::encode(std::string_view text, EncodeScratch& scratc
 
 void SentencePieceTokenizer::encode_normalized(std::string_view text, EncodeScratch& scratch,
                                                std::vector<Id>& out) const {
+  if (unigram_ && unigram_->words_stand_apart()) {
+    return unigram_->encode_words(text, {scratch.words, scratch.long_words, scratch.unigram}, out);
+  }
   if (unigram_) return unigram_->encode(text, scratch.unigram, out);
   const std::size_t old = out.size();
   std::size_t done = 0;
@@ -238,8 +241,8 @@ void SentencePieceTokenizer::encode_normalized(std::string_view text, EncodeScra
 void SentencePieceTokenizer::encode_mergeable(std::string_view text, EncodeScratch& scratch,
                                               std::vector<Id>& out) const {
   if (text.empty()) return;
-  const auto miss = [this](std::string_view piece, std::vector<Id>& ids) {
-    bpe_->encode(piece, ids);
+  const auto miss = [&](std::span<const std::string_view> pieces, WordsOfSymbols& ids) {
+    bpe_->encode(pieces, scratch.misses.first, ids);
     settle_unknown(ids);
   };
   const char* end = text.data() + text.size();
@@ -256,26 +259,29 @@ void SentencePieceTokenizer::encode_mergeable(std::string_view text, EncodeScrat
 }
 
 // Characters that are no piece and merged into none become bytes, or unknown.
-void SentencePieceTokenizer::settle_unknown(std::vector<Id>& ids) const {
+void SentencePieceTokenizer::settle_unknown(WordsOfSymbols& words) const {
   const Id size = vocab_size();
-  if (std::none_of(ids.begin(), ids.end(), [size](Id id) { return id >= size; })) return;
-  std::vector<Id> settled;
-  for (const Id id : ids) {
-    if (id < size) {
-      settled.push_back(id);
-      continue;
+  if (std::none_of(words.symbols.begin(), words.symbols.end(), [size](Id id) { return id >= size; })) return;
+  WordsOfSymbols settled;
+  for (std::size_t k = 0; k < words.ends.size(); ++k) {
+    for (const Id id : words.word(k)) {
+      if (id < size) {
+        settled.symbols.push_back(id);
+        continue;
+      }
+      const std::string& character = outside_[static_cast<std::size_t>(id - size)];
+      const bool has_bytes = model_.byte_fallback && std::all_of(character.begin(), character.end(), [this](char b) {
+                               return byte_ids_[static_cast<unsigned char>(b)] >= 0;
+                             });
+      if (!has_bytes) {
+        settled.symbols.push_back(unknown_);
+        continue;
+      }
+      for (const char b : character) settled.symbols.push_back(byte_ids_[static_cast<unsigned char>(b)]);
     }
-    const std::string& character = outside_[static_cast<std::size_t>(id - size)];
-    const bool has_bytes = model_.byte_fallback && std::all_of(character.begin(), character.end(), [this](char b) {
-                             return byte_ids_[static_cast<unsigned char>(b)] >= 0;
-                           });
-    if (!has_bytes) {
-      settled.push_back(unknown_);
-      continue;
-    }
-    for (const char b : character) settled.push_back(byte_ids_[static_cast<unsigned char>(b)]);
+    settled.end_word();
   }
-  ids.swap(settled);
+  words = std::move(settled);
 }
 
 void SentencePieceTokenizer::decode(std::span<const Id> ids, std::string& out) const {

@@ -1,8 +1,9 @@
 #pragma once
 // SentencePiece models, BPE and unigram, id for id as the library encodes them.
 //
-// BPE: scores rank the merges, whatever two symbols make a piece; user-defined pieces are cut out first. Unigram: the
-// whole text is one Viterbi in single precision, since rounding decides near-ties. Unknown characters in a row are one
+// BPE: scores rank the merges, whatever two symbols make a piece; user-defined pieces are cut out first. Unigram: ids
+// are those of one Viterbi over the whole text in single precision, since rounding decides near-ties; words whose best cut no
+// rounding can change are remembered (tokenizer/unigram.h). Unknown characters in a row are one
 // unknown piece, or their bytes.
 // Code: tokenizer/sentencepiece_tokenizer.cc. Tests: tests/tokenizer/sentencepiece_test.cc.
 
@@ -44,7 +45,7 @@ class SentencePieceTokenizer final : public Tokenizer {
  private:
   void encode_normalized(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
   void encode_mergeable(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
-  void settle_unknown(std::vector<Id>& ids) const;
+  void settle_unknown(WordsOfSymbols& words) const;
   std::uint64_t hash_parts() const;
 
   SentencePieceModel model_;

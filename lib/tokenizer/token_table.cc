@@ -4,8 +4,19 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "tokenizer/word_cache.h"
 
 namespace mt::tokenizer {
+
+namespace {
+
+// Most tokens are short, and a call for those takes longer than their bytes do.
+std::uint64_t hash_of(std::string_view token) {
+  if (token.size() > WordCache::kMaxKeyBytes) return xxh3(token);
+  return WordCache::hash_of(WordCache::key_of(token.data(), token.size()));
+}
+
+}  // namespace
 
 void TokenTable::add(std::string_view token, std::int32_t id) {
   if (id < 0 || id > kMaxTokenId) {
@@ -26,7 +37,7 @@ void TokenTable::seal() {
   const std::size_t mask = slots_.size() - 1;
   for (const std::int32_t id : order_) {
     if (find(token(id))) continue;
-    const std::uint64_t hash = xxh3(token(id));
+    const std::uint64_t hash = hash_of(token(id));
     std::size_t slot = hash & mask;
     while (slots_[slot].id >= 0) slot = (slot + 1) & mask;
     slots_[slot] = {id, static_cast<std::uint32_t>(hash >> 32)};
@@ -36,11 +47,15 @@ void TokenTable::seal() {
 std::optional<std::int32_t> TokenTable::find(std::string_view wanted) const {
   MT_CHECK(!slots_.empty(), "lookup of '{}' before seal()", wanted);
   const std::size_t mask = slots_.size() - 1;
-  const std::uint64_t hash = xxh3(wanted);
+  const std::uint64_t hash = hash_of(wanted);
   for (std::size_t slot = hash & mask; slots_[slot].id >= 0; slot = (slot + 1) & mask) {
     if (slots_[slot].tag == hash >> 32 && token(slots_[slot].id) == wanted) return slots_[slot].id;
   }
   return std::nullopt;
+}
+
+void TokenTable::prefetch(std::string_view token) const {
+  __builtin_prefetch(&slots_[hash_of(token) & (slots_.size() - 1)]);
 }
 
 void TokenTable::decode(std::span<const std::int32_t> ids, std::string& out) const {

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/bpe.h"
 #include "tokenizer/cut_text.h"
 #include "tokenizer/long_word_cache.h"
 #include "tokenizer/unigram.h"
@@ -29,6 +30,24 @@ namespace mt::tokenizer {
 
 using Id = std::int32_t;
 
+// Pieces a batch found no ids of, and what became of them.
+struct MissScratch {
+  std::vector<std::string_view> pieces;
+  WordsOfSymbols ids;      // of the pieces
+  std::vector<Id> spilled;  // ids of known pieces that have many
+  // Byte-level BPE: the parts of pieces, those of them that are merged, and what that gave.
+  struct Part {
+    std::string_view text;
+    WordCache::Key key;
+    std::uint64_t hash;
+    std::int32_t id;  // where it is known; else below 0
+    bool cached, last;  // looked up among words; of its piece
+  };
+  std::vector<Part> parts;
+  std::vector<std::string_view> words;
+  WordsOfSymbols first, merged;
+};
+
 // What one thread keeps between calls of encode. Never share one between threads or between two tokenizers.
 struct EncodeScratch {
   WordCache words;                     // ids of pieces already seen, of up to 15 bytes
@@ -37,7 +56,7 @@ struct EncodeScratch {
   CutText cut;                         // the text at hand and its pieces
   UnigramScratch unigram;              // best cuts so far
   std::vector<std::uint32_t> lengths;  // pieces of the batch at hand, in bytes
-  std::vector<Id> symbols, part;       // the piece being merged, and a part of it
+  MissScratch misses;                  // pieces that are new
   std::int64_t specials_as_text = 0;   // special strings met in text and left as plain text, summed over calls
 };
 

@@ -9,11 +9,14 @@
 // Code: tokenizer/unigram.cc. Tests: tests/tokenizer/piece_models_test.cc (every cut tried), peer_vectors_test.cc.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/long_word_cache.h"
 #include "tokenizer/prefix_trie.h"
+#include "tokenizer/word_cache.h"
 
 namespace mt::tokenizer {
 
@@ -40,6 +43,15 @@ struct UnigramScratch {
     std::int32_t begin = -1, id = -1;
   };
   std::vector<Node> nodes;
+  std::vector<double> seconds;     // the best but one of each place
+  std::vector<std::int32_t> word;  // ids of a word
+};
+
+// What a thread remembers of words, and its scratch.
+struct UnigramCaches {
+  WordCache& words;
+  LongWordCache& long_words;
+  UnigramScratch& scratch;
 };
 
 class Unigram {
@@ -53,17 +65,36 @@ class Unigram {
   //   cost   steps of the trie, a few a byte; 16 bytes of scratch a byte
   void encode(std::string_view piece, UnigramScratch& scratch, std::vector<std::int32_t>& ids) const;
 
+  // The same for a whole text of SentencePiece, word by word by way of the caches.
+  //
+  // A word begins at U+2581 behind another character; where no token goes over such a place, every way to cut the text
+  // passes there, and a word depends on what is before it by rounding alone. So words whose best cut is ahead of every
+  // other by more than rounding can make are remembered with their ids, and the score is added up along them as the
+  // library does it. All others are worked out from the score at which they stand.
+  //   needs  words_stand_apart(); caches that nothing else writes
+  void encode_words(std::string_view text, UnigramCaches caches, std::vector<std::int32_t>& ids) const;
+  bool words_stand_apart() const { return words_stand_apart_; }
+
   std::string description() const;
   const UnigramParts& parts() const { return parts_; }
   std::int32_t unknown() const { return parts_.unknown; }  // -1: none
 
  private:
   template <bool single>
-  void find_best(std::string_view piece, std::vector<UnigramScratch::Node>& nodes) const;
+  void find_best(std::string_view piece, double start, std::vector<UnigramScratch::Node>& nodes) const;
+  double encode_from(double start, std::string_view piece, UnigramScratch& scratch, std::vector<std::int32_t>& ids) const;
+  double encode_word(double start, std::string_view word, std::span<const std::int32_t> known, UnigramScratch& scratch,
+                     std::vector<std::int32_t>& ids) const;
+  bool is_certain(std::string_view word, UnigramScratch& scratch) const;
+  std::span<const std::int32_t> ids_to_keep(std::string_view word, UnigramScratch& scratch) const;
+  double encode_words(std::string_view text, std::span<const std::uint32_t> lengths, double score, UnigramCaches caches,
+                      std::vector<std::int32_t>& ids) const;
   void add_unknown(std::string_view text, std::vector<std::int32_t>& ids) const;
   UnigramParts parts_;
   PrefixTrie trie_;
   std::vector<double> scores_;  // by id; user-defined ones are NaN
+  double largest_step_ = 0;     // how far one character can change a score
+  bool words_stand_apart_ = false;
 };
 
 }  // namespace mt::tokenizer

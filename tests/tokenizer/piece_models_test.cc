@@ -201,6 +201,52 @@ TEST(Unigram, a_long_text_takes_linear_time_and_keeps_its_ids) {
   EXPECT_EQ(ids.size(), std::size_t{1} << 18);
 }
 
+// Scores with many near ties, and a text whose score passes the place where the library begins anew.
+TEST(Unigram, of_sentencepiece_gives_word_by_word_what_it_gives_of_the_whole_text) {
+  std::mt19937 random(21);
+  const std::vector<std::string> letters = {"a", "b", "c", "é", "中"};  // the last has no token
+  const auto some_letters = [&](std::size_t most) {
+    std::string text;
+    for (auto n = 1 + random() % most; n > 0; --n) text += letters[random() % letters.size()];
+    return text;
+  };
+  for (int round = 0; round < 8; ++round) {
+    UnigramParts parts;
+    parts.rounding = UnigramRounding::sentencepiece;
+    parts.unknown = 0;
+    parts.pieces = {{"", 0}, {"▁", -3}, {"▁▁", -4.5}, {"a", -3}, {"b", -3.25}, {"c", -4}, {"é", -5}};
+    if (round == 7) parts.pieces.push_back({"bc", 0, true});
+    std::map<std::string, bool> seen;
+    for (int i = 0; i < 60; ++i) {
+      std::string text = (random() % 2 == 0 ? "▁" : "") + some_letters(4);
+      if (text.find("中") != std::string::npos || seen[text] || text.size() < 2 || text == "é") continue;
+      seen[text] = true;
+      parts.pieces.push_back({text, -3 - 0.001 * static_cast<double>(random() % 4000)});
+    }
+    for (UnigramParts::Piece& piece : parts.pieces) {
+      piece.score = static_cast<double>(static_cast<float>(piece.score));
+      parts.min_score = std::min(parts.min_score, piece.score);
+    }
+    const Unigram unigram(parts);
+    ASSERT_TRUE(unigram.words_stand_apart());
+    std::string text;
+    for (int w = 0; w < 20000; ++w) text += (random() % 9 == 0 ? "▁▁" : "▁") + some_letters(w % 100 == 0 ? 120 : 8);
+    UnigramScratch scratch;
+    WordCache words;
+    LongWordCache long_words;
+    for (const std::size_t skip : {std::size_t{0}, std::size_t{3}}) {
+      Ids whole, by_words, again;
+      unigram.encode(text.substr(skip), scratch, whole);
+      unigram.encode_words(text.substr(skip), {words, long_words, scratch}, by_words);
+      unigram.encode_words(text.substr(skip), {words, long_words, scratch}, again);
+      ASSERT_EQ(by_words, whole) << "round " << round;
+      ASSERT_EQ(again, whole) << "round " << round;
+    }
+    parts.pieces.push_back({"a▁b", -1});
+    EXPECT_FALSE(Unigram(parts).words_stand_apart());
+  }
+}
+
 TEST(WordPiece, spells_greedily_or_not_at_all) {
   TokenTable tokens;
   std::int32_t next = 0;
