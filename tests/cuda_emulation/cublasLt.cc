@@ -55,13 +55,13 @@ struct Work {
     // Columns of the result are contiguous: the first operand as [k, m].
     for (std::int64_t l = 0; l < k; ++l)
       for (std::int64_t i = 0; i < m; ++i)
-        right[static_cast<std::size_t>(l * m + i)] =
-            get(a_data, a.type, item * a.stride + (desc.trans_a == CUBLAS_OP_N ? i + l * a.leading : l + i * a.leading));
+        right[static_cast<std::size_t>(l * m + i)] = get(
+            a_data, a.type, item * a.stride + (desc.trans_a == CUBLAS_OP_N ? i + l * a.leading : l + i * a.leading));
     for (std::int64_t j = 0; j < n; ++j) {
       std::fill(sum.begin(), sum.end(), 0.0f);
       for (std::int64_t l = 0; l < k; ++l) {
-        const float x =
-            get(b_data, b.type, item * b.stride + (desc.trans_b == CUBLAS_OP_N ? l + j * b.leading : j + l * b.leading));
+        const float x = get(b_data, b.type,
+                            item * b.stride + (desc.trans_b == CUBLAS_OP_N ? l + j * b.leading : j + l * b.leading));
         const float* row = right.data() + l * m;
         for (std::int64_t i = 0; i < m; ++i) sum[static_cast<std::size_t>(i)] += x * row[i];
       }
@@ -79,7 +79,9 @@ struct Work {
 }  // namespace
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_SUCCESS ? "success" : status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "invalid";
+  return status == CUBLAS_STATUS_SUCCESS         ? "success"
+         : status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported"
+                                                 : "invalid";
 }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = new cublasLtContext;
@@ -132,8 +134,9 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
   delete preference;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t what,
-                                                    const void*, std::size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t what, const void*,
+                                                    std::size_t bytes) {
   const std::size_t wanted = what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4;
   return bytes == wanted ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -162,7 +165,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t,
                               cudaStream_t stream) {
-  const Work work{*desc, *a_layout, *b_layout, *d_layout, a, b, d, *static_cast<const float*>(alpha),
+  const Work work{*desc,
+                  *a_layout,
+                  *b_layout,
+                  *d_layout,
+                  a,
+                  b,
+                  d,
+                  *static_cast<const float*>(alpha),
                   *static_cast<const float*>(beta)};
   if (c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
   mt::emulation::queue(stream, [work] {

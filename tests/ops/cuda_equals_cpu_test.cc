@@ -28,7 +28,8 @@ void expect_equal_bits(const OpCase& c) {
     std::size_t wrong = 0;
     for (std::size_t j = 0; j < got.size(); ++j) {
       if (std::memcmp(&got[j], &want[j], sizeof(double)) == 0) continue;
-      if (wrong++ == 0) ADD_FAILURE() << here.outputs[i].name << "[" << j << "] is " << got[j] << ", the CPU's " << want[j];
+      if (wrong++ == 0)
+        ADD_FAILURE() << here.outputs[i].name << "[" << j << "] is " << got[j] << ", the CPU's " << want[j];
     }
     EXPECT_EQ(wrong, 0u) << "of " << got.size() << " of " << here.outputs[i].name;
   }

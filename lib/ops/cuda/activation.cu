@@ -73,7 +73,7 @@ struct Backward {
   }
 };
 
-// f.template operator()<Act>() for the activation named.
+// f(an object of the activation's type).
 template <class F>
 void with(Activation kind, const F& f) {
   switch (kind) {

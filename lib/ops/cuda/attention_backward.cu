@@ -1,7 +1,7 @@
 // Backward of flash attention without atomics: one kernel whose blocks own keys (dk and dv, over the query heads of a
-// group in order), one whose blocks own queries (dq). Scores are made again in both: 7 products for the 5 there are, and
-// the same bits every time. The scores of the first lie transposed in the registers, so that they are at once the left
-// operand of what follows.
+// group in order), one whose blocks own queries (dq). Scores are made again in both: 7 products for the 5 there are,
+// and the same bits every time. The scores of the first lie transposed in the registers, so that they are at once the
+// left operand of what follows.
 #include "ops/cuda/attention_tiles.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/reduce.h"
@@ -15,7 +15,8 @@ template <int kHeadDim>
 struct KeyShape {
   static constexpr int kDim = kHeadDim, kSplit = kDim <= 128 ? 1 : 2, kWarps = 8, kKeys = kWarps / kSplit * 16;
   static constexpr int kQueries = kDim <= 64 ? 64 : 32, kOut = kDim / kSplit / 8, kBlockThreads = kWarps * 32;
-  static constexpr std::size_t kBytes = static_cast<std::size_t>(2 * kKeys + 4 * kQueries) * kPitch<kDim> * 2 + 16 * kQueries;
+  static constexpr std::size_t kBytes =
+      static_cast<std::size_t>(2 * kKeys + 4 * kQueries) * kPitch<kDim> * 2 + 16 * kQueries;
 };
 
 template <int kHeadDim>
@@ -31,7 +32,7 @@ struct QueryTiles {
   const BackwardPass& g;
   const Sequence& s;
   int first_head, first_query, each, count;
-  T *q, *dout;        // two of each
+  T *q, *dout;         // two of each
   float *lse, *delta;  // two rows of kQueries each; lse in powers of two, infinite where there is no query
 
   __device__ QueryTiles(const BackwardPass& pass, const Block& b, int group, T* memory)
@@ -49,9 +50,10 @@ struct QueryTiles {
 
   __device__ void fetch(int i) const {
     const int from = query(i), valid = s.nq - from, place = i % 2 * S::kQueries;
-    load_tile<T, S::kDim, S::kQueries, S::kBlockThreads>(q + place * kPitch<S::kDim>, g.q, head(i), s.q + from, valid, g.dim);
-    load_tile<T, S::kDim, S::kQueries, S::kBlockThreads>(dout + place * kPitch<S::kDim>, g.dout, head(i), s.q + from, valid,
-                                                     g.dim);
+    load_tile<T, S::kDim, S::kQueries, S::kBlockThreads>(q + place * kPitch<S::kDim>, g.q, head(i), s.q + from, valid,
+                                                         g.dim);
+    load_tile<T, S::kDim, S::kQueries, S::kBlockThreads>(dout + place * kPitch<S::kDim>, g.dout, head(i), s.q + from,
+                                                         valid, g.dim);
     copy_async_commit();
     const int row = static_cast<int>(threadIdx.x);
     if (row >= S::kQueries) return;
@@ -67,7 +69,8 @@ template <class S, bool kDrops, class Tiles>
 __device__ inline void turn_back(float (&p)[1][S::kQueries / 8][4], float (&ds)[1][S::kQueries / 8][4], const Tiles& t,
                                  int i, int key, bool look) {
   const float scale_log2 = t.g.scale * kLog2e;
-  const int lane = static_cast<int>(threadIdx.x % 32), head = t.head(i), query = t.query(i), place = i % 2 * S::kQueries;
+  const int lane = static_cast<int>(threadIdx.x % 32), head = t.head(i), query = t.query(i),
+            place = i % 2 * S::kQueries;
 #pragma unroll
   for (int n = 0; n < S::kQueries / 8; ++n)
 #pragma unroll
@@ -79,7 +82,8 @@ __device__ inline void turn_back(float (&p)[1][S::kQueries / 8][4], float (&ds)[
       float keep = 1;
       if constexpr (kDrops)
         keep = own_key < t.s.nk && query + column < t.s.nq
-                   ? t.g.mask.factor(head, t.s.q + query + column, t.s.k + own_key) : 0.0f;
+                   ? t.g.mask.factor(head, t.s.q + query + column, t.s.k + own_key)
+                   : 0.0f;
       ds[0][n][c] = e * (ds[0][n][c] * keep - t.delta[place + column]);
       if constexpr (kDrops) e *= keep;
     }
@@ -105,8 +109,8 @@ __device__ inline void multiply(float (&x)[1][kColumns][4], float by) {
 
 // Fragments of 16 rows from `row` of a sequence, columns from `first_column`, to a result.
 template <class T, int kColumns>
-__device__ inline void put_rows(const Heads& to, const float (&x)[1][kColumns][4], int token, int head, int row, int rows,
-                                int first_column, int dim) {
+__device__ inline void put_rows(const Heads& to, const float (&x)[1][kColumns][4], int token, int head, int row,
+                                int rows, int first_column, int dim) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -115,7 +119,8 @@ __device__ inline void put_rows(const Heads& to, const float (&x)[1][kColumns][4
 #pragma unroll
     for (int n = 0; n < kColumns; ++n)
       if (first_column + 8 * n < dim)
-        put_pair<T>(to, token + own, head, first_column + 8 * n + lane % 4 * 2, x[0][n][2 * half], x[0][n][2 * half + 1]);
+        put_pair<T>(to, token + own, head, first_column + 8 * n + lane % 4 * 2, x[0][n][2 * half],
+                    x[0][n][2 * half + 1]);
   }
 }
 
@@ -127,7 +132,8 @@ __global__ void __launch_bounds__(S::kBlockThreads, 1) backward_keys(BackwardPas
   if (!b.there) return;
   T *k = shared_mem<T>(), *v = k + S::kKeys * kPitch<kDim>;
   const QueryTiles<T, S> tiles(g, b, group, v + S::kKeys * kPitch<kDim>);
-  const int warp = static_cast<int>(threadIdx.x / 32), row = warp / S::kSplit * 16, column = warp % S::kSplit * S::kOut * 8;
+  const int warp = static_cast<int>(threadIdx.x / 32), row = warp / S::kSplit * 16,
+            column = warp % S::kSplit * S::kOut * 8;
 
   float dk[1][S::kOut][4], dv[1][S::kOut][4];
   clear(dk);
@@ -172,8 +178,8 @@ struct QueryRows {
 };
 
 template <class S, bool kDrops>
-__device__ inline void turn_back_rows(float (&p)[1][S::kKeys / 8][4], float (&ds)[1][S::kKeys / 8][4], const QueryRows& r,
-                                      const BackwardPass& g, const Sequence& s, int head, int key) {
+__device__ inline void turn_back_rows(float (&p)[1][S::kKeys / 8][4], float (&ds)[1][S::kKeys / 8][4],
+                                      const QueryRows& r, const BackwardPass& g, const Sequence& s, int head, int key) {
 #pragma unroll
   for (int n = 0; n < S::kKeys / 8; ++n)
 #pragma unroll

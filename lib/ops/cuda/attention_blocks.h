@@ -64,7 +64,8 @@ struct Sequences {
     if (count == 0) return b;
     b.first = (slot - (cu[low] / rows + low)) * rows;
     b.there = b.first >= 0 && b.first < cu[low + 1] - cu[low];
-    b.s = {cu_q[low], cu_q[low + 1] - cu_q[low], cu_k[low], cu_k[low + 1] - cu_k[low], cu_k[low + 1] - cu_k[low], causal != 0};
+    b.s = {cu_q[low],  cu_q[low + 1] - cu_q[low], cu_k[low], cu_k[low + 1] - cu_k[low], cu_k[low + 1] - cu_k[low],
+           causal != 0};
     if (used_k != nullptr) b.s.nk = used_k[low];
     return b;
   }
@@ -141,9 +142,18 @@ struct ForwardPass {
   int drops;
 
   explicit ForwardPass(const AttentionForwardArgs& g)
-      : q(g.q), k(g.k), v(g.v), out(g.out), lse(static_cast<float*>(g.lse.data)), sequences(g.shape),
-        mask(g.shape.dropout), heads(static_cast<int>(g.q.dim(1))), groups(static_cast<int>(g.k.dim(1))),
-        dim(static_cast<int>(g.q.dim(2))), scale(g.shape.scale), drops(g.shape.dropout.p > 0) {}
+      : q(g.q),
+        k(g.k),
+        v(g.v),
+        out(g.out),
+        lse(static_cast<float*>(g.lse.data)),
+        sequences(g.shape),
+        mask(g.shape.dropout),
+        heads(static_cast<int>(g.q.dim(1))),
+        groups(static_cast<int>(g.k.dim(1))),
+        dim(static_cast<int>(g.q.dim(2))),
+        scale(g.shape.scale),
+        drops(g.shape.dropout.p > 0) {}
 };
 
 struct BackwardPass {
@@ -156,10 +166,22 @@ struct BackwardPass {
   int drops;
 
   explicit BackwardPass(const AttentionBackwardArgs& g, const float* made_delta)
-      : q(g.q), k(g.k), v(g.v), dout(g.dout), dq(g.dq), dk(g.dk), dv(g.dv),
-        lse(static_cast<const float*>(g.lse.data)), delta(made_delta), sequences(g.shape), mask(g.shape.dropout),
-        heads(static_cast<int>(g.q.dim(1))), groups(static_cast<int>(g.k.dim(1))), dim(static_cast<int>(g.q.dim(2))),
-        scale(g.shape.scale), drops(g.shape.dropout.p > 0) {}
+      : q(g.q),
+        k(g.k),
+        v(g.v),
+        dout(g.dout),
+        dq(g.dq),
+        dk(g.dk),
+        dv(g.dv),
+        lse(static_cast<const float*>(g.lse.data)),
+        delta(made_delta),
+        sequences(g.shape),
+        mask(g.shape.dropout),
+        heads(static_cast<int>(g.q.dim(1))),
+        groups(static_cast<int>(g.k.dim(1))),
+        dim(static_cast<int>(g.q.dim(2))),
+        scale(g.shape.scale),
+        drops(g.shape.dropout.p > 0) {}
 };
 
 // The kernels for any head size and dtype: right, not fast. ops/cuda/attention_plain.cu

@@ -9,10 +9,11 @@ namespace mt::ops::cuda {
 
 namespace {
 
-// 16·kTiles query rows a warp, kKeys keys a tile.
-template <int kHeadDim>
+// 16·kTiles query rows a warp, kKeys keys a tile: as many as the registers hold, of which dropout wants some.
+template <int kHeadDim, bool kDrops>
 struct Shape {
-  static constexpr int kDim = kHeadDim, kWarps = 4, kTiles = kDim <= 128 ? 2 : 1, kKeys = 64;
+  static constexpr int kDim = kHeadDim, kWarps = 4, kTiles = kDim <= 128 ? 2 : 1,
+                       kKeys = kDrops && kDim == 128 ? 32 : 64;
   static constexpr int kQueries = kWarps * kTiles * 16, kBlockThreads = kWarps * 32;
   static constexpr std::size_t kBytes = static_cast<std::size_t>(kQueries + 2 * kKeys) * kPitch<kDim> * 2;
 };
@@ -186,7 +187,7 @@ template <class T, bool kDrops>
 void start(const Stream& stream, const AttentionForwardArgs& args) {
   const ForwardPass g(args);
   with_dim(g.dim, [&](auto dim) {
-    using S = Shape<decltype(dim)::value>;
+    using S = Shape<decltype(dim)::value, kDrops>;
     launch(stream, forward_tiles<T, S, kDrops>,
            {.x = static_cast<unsigned>(g.heads),
             .y = g.sequences.slots(args.q.dim(0), S::kQueries),

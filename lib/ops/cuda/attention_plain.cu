@@ -49,7 +49,8 @@ __device__ inline void soften(const ForwardPass& g, int head, int query, int key
 }
 
 __global__ void forward_rows(ForwardPass g) {
-  const int head = static_cast<int>(blockIdx.x), group = head / (g.heads / g.groups), thread = static_cast<int>(threadIdx.x);
+  const int head = static_cast<int>(blockIdx.x), group = head / (g.heads / g.groups),
+            thread = static_cast<int>(threadIdx.x);
   const Block b = g.sequences.find(false, kQueries, static_cast<int>(gridDim.y - 1 - blockIdx.y));
   if (!b.there) return;
   const int queries = b.s.nq - b.first < kQueries ? b.s.nq - b.first : kQueries, pitch = g.dim + 1;
@@ -98,8 +99,9 @@ struct Scores {
   float *p, *ds;
 };
 
-__device__ inline void score_block(const BackwardPass& g, const Sequence& s, int head, int query, int key, const float* q,
-                                   const float* dout, const float* k, const float* v, const Scores& to) {
+__device__ inline void score_block(const BackwardPass& g, const Sequence& s, int head, int query, int key,
+                                   const float* q, const float* dout, const float* k, const float* v,
+                                   const Scores& to) {
   const int pitch = g.dim + 1;
   for (int i = static_cast<int>(threadIdx.x); i < kQueries * kKeys; i += kPlainThreads) {
     const int r = i / kKeys, c = i % kKeys;
@@ -123,7 +125,8 @@ __global__ void backward_keys(BackwardPass g) {
   const int group = static_cast<int>(blockIdx.x), each = g.heads / g.groups, thread = static_cast<int>(threadIdx.x);
   const Block b = g.sequences.find(true, kKeys, static_cast<int>(blockIdx.y));
   if (!b.there) return;
-  const int all = b.s.nk_all - b.first < kKeys ? b.s.nk_all - b.first : kKeys, used = b.s.nk - b.first, pitch = g.dim + 1;
+  const int all = b.s.nk_all - b.first < kKeys ? b.s.nk_all - b.first : kKeys, used = b.s.nk - b.first,
+            pitch = g.dim + 1;
   float *k = shared_mem<float>(), *v = k + kKeys * pitch, *q = v + kKeys * pitch, *dout = q + kQueries * pitch,
         *dk = dout + kQueries * pitch, *dv = dk + kKeys * pitch;
   const Scores scores{dv + kKeys * pitch, dv + kKeys * pitch + kQueries * kKeys};
@@ -159,7 +162,8 @@ __global__ void backward_keys(BackwardPass g) {
 }
 
 __global__ void backward_queries(BackwardPass g) {
-  const int head = static_cast<int>(blockIdx.x), group = head / (g.heads / g.groups), thread = static_cast<int>(threadIdx.x);
+  const int head = static_cast<int>(blockIdx.x), group = head / (g.heads / g.groups),
+            thread = static_cast<int>(threadIdx.x);
   const Block b = g.sequences.find(false, kQueries, static_cast<int>(gridDim.y - 1 - blockIdx.y));
   if (!b.there) return;
   const int queries = b.s.nq - b.first < kQueries ? b.s.nq - b.first : kQueries, pitch = g.dim + 1;

@@ -13,17 +13,33 @@ inline constexpr float kLog2e = 1.44269504f;
 template <int kDim>
 inline constexpr int kPitch = kDim + 8;
 
-// Rows [token, token + kRows) of a head; rows from `valid` on and columns from `dim` on become zeros. Asynchronous.
+// Rows [token, token + kRows) of a head; rows from `valid` on and columns from `dim` on become zeros. Asynchronous, to
+// be committed. Addresses of rows that are not there are made, not read.
 template <class T, int kDim, int kRows, int kThreadsOfBlock>
 __device__ inline void load_tile(T* tile, const Heads& x, int head, int token, int valid, int dim) {
   constexpr int kPieces = kDim / 8, kAll = kRows * kPieces;
   const T* from = x.at<T>(token, head);
+  if constexpr (kThreadsOfBlock % kPieces == 0 && kAll % kThreadsOfBlock == 0) {
+    // A thread keeps its column and goes down by whole rows: two addresses instead of one a copy.
+    constexpr int kStep = kThreadsOfBlock / kPieces;
+    const int first = static_cast<int>(threadIdx.x) / kPieces, column = static_cast<int>(threadIdx.x) % kPieces * 8;
+    const T* at = from + first * x.token + column;
+    T* to = tile + first * kPitch<kDim> + column;
+    const int rows = column < dim ? valid - first : 0;
 #pragma unroll
-  for (int j = 0; j < (kAll + kThreadsOfBlock - 1) / kThreadsOfBlock; ++j) {
-    const int i = j * kThreadsOfBlock + static_cast<int>(threadIdx.x), row = i / kPieces, column = i % kPieces * 8;
-    if (kAll % kThreadsOfBlock != 0 && i >= kAll) break;
-    const bool there = row < valid && column < dim;
-    copy_async(tile + row * kPitch<kDim> + column, there ? from + row * x.token + column : from, there);
+    for (int j = 0; j < kAll / kThreadsOfBlock; ++j) {
+      const bool there = j * kStep < rows;
+      copy_async(to + j * kStep * kPitch<kDim>, at, there);
+      at += kStep * x.token;
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < (kAll + kThreadsOfBlock - 1) / kThreadsOfBlock; ++j) {
+      const int i = j * kThreadsOfBlock + static_cast<int>(threadIdx.x), row = i / kPieces, column = i % kPieces * 8;
+      if (kAll % kThreadsOfBlock != 0 && i >= kAll) break;
+      const bool there = row < valid && column < dim;
+      copy_async(tile + row * kPitch<kDim> + column, from + row * x.token + column, there);
+    }
   }
 }
 

@@ -70,8 +70,7 @@ void run(const Stream& stream, const View& x, const View& bias, const View& resi
          const Dropout& dropout) {
   const Count rows = x.dim(0), n = x.dim(1);
   const Elements b = bias ? flat(bias) : Elements{}, r = elements(residual);
-  if (dropout.p > 0)
-    each_group(stream, rows, n, BiasDropoutAdd<true>{elements(x), b, r, elements(out), Mask(dropout)});
+  if (dropout.p > 0) each_group(stream, rows, n, BiasDropoutAdd<true>{elements(x), b, r, elements(out), Mask(dropout)});
   else each_group(stream, rows, n, BiasDropoutAdd<false>{elements(x), b, r, elements(out), Mask(dropout)});
 }
 

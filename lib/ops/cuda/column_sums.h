@@ -21,8 +21,7 @@ struct ColumnPartials {
 #pragma unroll 4
     for (Count row = block * kNormRows; row < last; ++row) f(row, column, count, sum);
 #pragma unroll
-    for (int s = 0; s < kSums; ++s)
-      store(partial, block * kSums + s, column, count, sum[s]);
+    for (int s = 0; s < kSums; ++s) store(partial, block * kSums + s, column, count, sum[s]);
   }
 };
 
@@ -47,7 +46,8 @@ struct ColumnTotals {
 
 // Adds to `out` (and `second`), which are rounded once where they are not f32.
 template <int kSums, class F>
-void column_sums(const Stream& stream, Count rows, Count columns, const F& f, const View& out, const View& second = {}) {
+void column_sums(const Stream& stream, Count rows, Count columns, const F& f, const View& out,
+                 const View& second = {}) {
   if (rows <= 0 || columns <= 0) return;
   const Count blocks = ceil_div(rows, kNormRows);
   Elements partial;

@@ -136,16 +136,11 @@ void cross_entropy_sum(const Stream& stream, const CrossEntropySumArgs& g) {
 
 void cross_entropy_loss(const Stream& stream, const CrossEntropyLossArgs& g) {
   const Count rows = g.logits.dim(0);
-  const Loss loss{elements(g.logits),
-                  {static_cast<const std::int32_t*>(g.targets.data), g.first_id, g.columns},
-                  floats(g.row_max),
-                  floats(g.sum_exp),
-                  floats(g.target_logit),
-                  floats(g.sum_logits),
-                  floats(g.token_scale),
-                  written(g.loss),
-                  g.label_smoothing,
-                  static_cast<float>(g.vocab)};
+  const Loss loss{elements(g.logits),     {static_cast<const std::int32_t*>(g.targets.data), g.first_id, g.columns},
+                  floats(g.row_max),      floats(g.sum_exp),
+                  floats(g.target_logit), floats(g.sum_logits),
+                  floats(g.token_scale),  written(g.loss),
+                  g.label_smoothing,      static_cast<float>(g.vocab)};
   launch(stream, losses, {.x = static_cast<unsigned>(ceil_div(rows, kRowThreads)), .threads = kRowThreads}, loss, rows);
   if (g.gradient) each_group(stream, rows, g.logits.dim(1), Gradient{loss});
 }

@@ -2,8 +2,8 @@
 // Elements of any float dtype as f32, eight at a time, and kernels that go over all of a matrix so.
 //
 // A group is eight neighbours of a row: 16 bytes of bf16, two times 16 of f32. It moves in whole 16-byte words where
-// every row of the matrix starts on such a border, else element by element. The dtype is looked at when the kernel runs:
-// the branch is the same for all threads, and a kernel is compiled once instead of for every pair of dtypes.
+// every row of the matrix starts on such a border, else element by element. The dtype is looked at when the kernel
+// runs: the branch is the same for all threads, and a kernel is compiled once instead of for every pair of dtypes.
 
 #include <cstdint>
 
@@ -36,8 +36,8 @@ inline Elements elements(const View& v) {
   e.data = v.data;
   e.dtype = v.dtype;
   e.stride = v.num_dims() > 1 ? v.stride(0) : 0;
-  e.whole_words =
-      reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 && (v.num_dims() < 2 || v.dim(0) < 2 || bytes_of(v.dtype, e.stride) % 16 == 0);
+  e.whole_words = reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 &&
+                  (v.num_dims() < 2 || v.dim(0) < 2 || bytes_of(v.dtype, e.stride) % 16 == 0);
   return e;
 }
 

@@ -148,7 +148,12 @@ void embedding_backward(const Stream& stream, const EmbeddingBackwardArgs& g) {
   const Count tokens = g.dout.dim(0), held = g.dweight.dim(0);
   if (tokens == 0 || held == 0 || g.dout.dim(1) == 0) return;
   auto* memory = reinterpret_cast<int*>(mt::cuda::scratch(stream, static_cast<std::size_t>(2 * held + 1 + tokens) * 4));
-  const Lists l{static_cast<const std::int32_t*>(g.ids.data), tokens, g.first_id, held, memory, memory + held + 1,
+  const Lists l{static_cast<const std::int32_t*>(g.ids.data),
+                tokens,
+                g.first_id,
+                held,
+                memory,
+                memory + held + 1,
                 memory + 2 * held + 1};
   const auto blocks = [](Count n) { return static_cast<unsigned>(ceil_div(n, kThreads)); };
   launch(stream, clear_counts, {.x = blocks(held), .threads = kThreads}, l);
@@ -160,8 +165,7 @@ void embedding_backward(const Stream& stream, const EmbeddingBackwardArgs& g) {
           .y = static_cast<unsigned>(ceil_div(g.dout.dim(1), kRowThreads * kGroup)),
           .threads = kRowThreads,
           .shared_bytes = kShort * sizeof(int)},
-         l,
-         elements(g.dout), elements(g.dweight), g.dout.dim(1));
+         l, elements(g.dout), elements(g.dweight), g.dout.dim(1));
 }
 
 }  // namespace mt::ops::cuda

@@ -70,8 +70,7 @@ __global__ void round_blocks(Elements x, Elements out, Format format, Plane p, C
   const Count width = p.columns - left < block_columns ? p.columns - left : block_columns;
   const Count groups = (width + kGroup - 1) / kGroup, all = height * groups;
   auto* largest = shared_mem<unsigned>();
-  if (threadIdx.x == 0) largest[32] = 0;
-  __syncthreads();
+  if (threadIdx.x == 0) largest[32] = 0;  // the same thread notes the largest there
   unsigned most = 0;
   float v[kGroup];
   for (Count i = threadIdx.x; i < all; i += blockDim.x) {
@@ -118,8 +117,8 @@ void fp8_round(const Stream& stream, const Fp8RoundArgs& g) {
   x.whole_words = x.whole_words && bytes_of(g.x.dtype, g.block_columns) % 16 == 0;
   out.whole_words = out.whole_words && bytes_of(g.x.dtype, g.block_columns) % 16 == 0;
   launch(stream, round_blocks,
-         {.x = static_cast<unsigned>(down * across), .threads = groups <= 32 ? 32u : kThreads, .shared_bytes = 33 * 4}, x,
-         out, format, Plane{rows, n, 0, 0}, g.block_rows, g.block_columns);
+         {.x = static_cast<unsigned>(down * across), .threads = groups <= 32 ? 32u : kThreads, .shared_bytes = 33 * 4},
+         x, out, format, Plane{rows, n, 0, 0}, g.block_rows, g.block_columns);
 }
 
 }  // namespace mt::ops::cuda

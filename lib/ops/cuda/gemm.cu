@@ -93,7 +93,8 @@ cublasLtMatrixLayout_t layout_of(const Matrix& m, Count batch, int device) {
   if (batch > 1) {
     const auto count = static_cast<std::int32_t>(batch);
     const std::int64_t stride = m.batch_stride;
-    check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "batch", device);
+    check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "batch",
+          device);
     check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
           "batch stride", device);
   }
@@ -107,16 +108,30 @@ struct Product {
   DType bias_dtype;
 
   Key key(int device) const {
-    return {device,     a.inner,        a.outer,        a.row,          b.inner,
-            b.outer,    b.row,          c.inner,        c.row,          batch,
-            trans_a,    trans_b,        accumulate,     bias,           static_cast<std::int64_t>(a.dtype),
+    return {device,
+            a.inner,
+            a.outer,
+            a.row,
+            b.inner,
+            b.outer,
+            b.row,
+            c.inner,
+            c.row,
+            batch,
+            trans_a,
+            trans_b,
+            accumulate,
+            bias,
+            static_cast<std::int64_t>(a.dtype),
             static_cast<std::int64_t>(c.dtype) * 256 + static_cast<std::int64_t>(bias_dtype),
-            a.batch_stride, b.batch_stride, c.batch_stride,
+            a.batch_stride,
+            b.batch_stride,
+            c.batch_stride,
             static_cast<std::int64_t>(border_of(a.data)) << 32 | border_of(b.data) << 16 | border_of(c.data)};
   }
 };
 
-std::unique_ptr<Plan> make_plan(const Product& p, cublasLtHandle_t handle, int device) {
+std::unique_ptr<Plan> make_plan(const Product& p, const void* bias, cublasLtHandle_t handle, int device) {
   auto plan = std::make_unique<Plan>();
   check(cublasLtMatmulDescCreate(&plan->product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate", device);
   set(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, device);
@@ -124,6 +139,7 @@ std::unique_ptr<Plan> make_plan(const Product& p, cublasLtHandle_t handle, int d
   if (p.bias) {
     set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS, device);
     set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias_dtype), device);
+    set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, device);  // the choice looks at it
   }
   plan->left = layout_of(p.b, p.batch, device);
   plan->right = layout_of(p.a, p.batch, device);
@@ -132,8 +148,8 @@ std::unique_ptr<Plan> make_plan(const Product& p, cublasLtHandle_t handle, int d
   cublasLtMatmulPreference_t wish = nullptr;
   check(cublasLtMatmulPreferenceCreate(&wish), "cublasLtMatmulPreferenceCreate", device);
   const auto ask = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-    check(cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute",
-          device);
+    check(cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value),
+          "cublasLtMatmulPreferenceSetAttribute", device);
   };
   ask(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
   ask(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{border_of(p.b.data)});
@@ -142,8 +158,8 @@ std::unique_ptr<Plan> make_plan(const Product& p, cublasLtHandle_t handle, int d
   ask(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{border_of(p.c.data)});
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->left, plan->right, plan->result,
-                                                               plan->result, wish, 1, &found, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->left, plan->right,
+                                                               plan->result, plan->result, wish, 1, &found, &count);
   cublasLtMatmulPreferenceDestroy(wish);
   check(count > 0 || status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_NOT_SUPPORTED,
         "cublasLtMatmulAlgoGetHeuristic", device);
@@ -152,13 +168,15 @@ std::unique_ptr<Plan> make_plan(const Product& p, cublasLtHandle_t handle, int d
   return plan;
 }
 
-void run(const Stream& stream, const Product& p, const void* bias, std::byte* workspace, Plan& plan, cublasLtHandle_t handle) {
+void run(const Stream& stream, const Product& p, const void* bias, std::byte* workspace, Plan& plan,
+         cublasLtHandle_t handle) {
   const int device = stream.device().index;
   if (p.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, device);
   const float one = 1, add = p.accumulate ? 1.0f : 0.0f;
-  check(cublasLtMatmul(handle, plan.product, &one, p.b.data, plan.left, p.a.data, plan.right, &add, p.c.data, plan.result,
-                       p.c.data, plan.result, &plan.algo, workspace, plan.workspace, mt::cuda::native(stream)),
-        "cublasLtMatmul", device);
+  check(
+      cublasLtMatmul(handle, plan.product, &one, p.b.data, plan.left, p.a.data, plan.right, &add, p.c.data, plan.result,
+                     p.c.data, plan.result, &plan.algo, workspace, plan.workspace, mt::cuda::native(stream)),
+      "cublasLtMatmul", device);
 }
 
 // out = x + bias, either absent: what the library's epilogue does not do.
@@ -210,15 +228,16 @@ void gemm(const Stream& stream, const GemmArgs& g) {
   const std::size_t sum_bytes = wide ? (static_cast<std::size_t>(g.c.size()) * 4 + 255) / 256 * 256 : 0;
   const int device = stream.device().index;
   mt::cuda::use_device(device);
-  Product p{Matrix(g.a), Matrix(g.b), Matrix(g.c), g.c.num_dims() == 3 ? g.c.dim(0) : 1,
-            g.trans_a, g.trans_b, g.accumulate, fuses, fuses ? g.bias.dtype : DType::f32};
+  Product p{Matrix(g.a), Matrix(g.b),  Matrix(g.c), g.c.num_dims() == 3 ? g.c.dim(0) : 1, g.trans_a,
+            g.trans_b,   g.accumulate, fuses,       fuses ? g.bias.dtype : DType::f32};
   View sum;
   const std::lock_guard lock(library().mutex);
   const cublasLtHandle_t handle = handle_of(library(), device);
   if (wide) p.c = Matrix(View(nullptr, DType::f32, g.c.shape));
   std::unique_ptr<Plan>& plan = library().plans[p.key(device)];
-  if (!plan) plan = make_plan(p, handle, device);
-  std::byte* memory = sum_bytes + plan->workspace > 0 ? mt::cuda::scratch(stream, sum_bytes + plan->workspace) : nullptr;
+  if (!plan) plan = make_plan(p, g.bias.data, handle, device);
+  std::byte* memory =
+      sum_bytes + plan->workspace > 0 ? mt::cuda::scratch(stream, sum_bytes + plan->workspace) : nullptr;
   if (wide) {
     sum = View(memory, DType::f32, g.c.shape);
     p.c.data = memory;

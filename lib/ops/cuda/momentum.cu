@@ -82,9 +82,9 @@ struct MuonMomentum {
 }  // namespace
 
 void sgd(const Stream& stream, const SgdArgs& g) {
-  each_group(stream, 1, g.master.size(),
-             Sgd{flat(g.master), flat(g.momentum), flat(g.grad), flat(g.model), g.scalars, g.momentum_factor,
-                 g.weight_decay});
+  each_group(
+      stream, 1, g.master.size(),
+      Sgd{flat(g.master), flat(g.momentum), flat(g.grad), flat(g.model), g.scalars, g.momentum_factor, g.weight_decay});
 }
 
 void lion(const Stream& stream, const LionArgs& g) {

@@ -176,7 +176,8 @@ void start(const Stream& stream, const Args& g, Width width, K held1, K held2, K
   const unsigned threads = width.threads > 128 ? width.threads : width.threads > 32 ? width.threads : 128;
   const Count blocks = ceil_div(g.rows, static_cast<Count>(threads / width.threads));
   const K kernel = width.held == 1 ? held1 : width.held == 2 ? held2 : width.held == 4 ? held4 : held16;
-  launch(stream, kernel, {.x = static_cast<unsigned>(blocks), .threads = threads, .shared_bytes = 64 * sizeof(float)}, g);
+  launch(stream, kernel, {.x = static_cast<unsigned>(blocks), .threads = threads, .shared_bytes = 64 * sizeof(float)},
+         g);
 }
 
 float* floats(const View& v) { return static_cast<float*>(v.data); }
@@ -202,8 +203,17 @@ void backward(const Stream& stream, BackwardArgs g) {
 }  // namespace
 
 void rms_norm_forward(const Stream& stream, const RmsNormForwardArgs& g) {
-  forward<false>(stream, {elements(g.x), flat(g.weight), {}, elements(g.out), nullptr, floats(g.rstd), g.x.dim(0),
-                          g.x.dim(1), g.epsilon, g.one_plus ? 1.0f : 0.0f, 0});
+  forward<false>(stream, {elements(g.x),
+                          flat(g.weight),
+                          {},
+                          elements(g.out),
+                          nullptr,
+                          floats(g.rstd),
+                          g.x.dim(0),
+                          g.x.dim(1),
+                          g.epsilon,
+                          g.one_plus ? 1.0f : 0.0f,
+                          0});
 }
 
 void layer_norm_forward(const Stream& stream, const LayerNormForwardArgs& g) {
@@ -215,7 +225,8 @@ void rms_norm_backward(const Stream& stream, const RmsNormBackwardArgs& g) {
   const Count rows = g.x.dim(0), n = g.x.dim(1);
   // Before dx: dx may be dout.
   if (g.dweight)
-    column_sums<1>(stream, rows, n, Columns<false>{elements(g.dout), elements(g.x), nullptr, floats(g.rstd)}, g.dweight);
+    column_sums<1>(stream, rows, n, Columns<false>{elements(g.dout), elements(g.x), nullptr, floats(g.rstd)},
+                   g.dweight);
   if (!g.dx) return;
   backward<false>(stream, {elements(g.dout), elements(g.x), flat(g.weight), elements(g.dresidual), elements(g.dx),
                            nullptr, floats(g.rstd), rows, n, g.one_plus ? 1.0f : 0.0f, 0});

@@ -238,7 +238,8 @@ inline void copy_async(void* to_shared, const void* from, bool there) {
 }
 inline void copy_async_commit() { ++twin::copies_of_thread().group; }
 template <int N>
-inline void copy_async_wait() {
+inline void copy_async_wait(mt::emulation::Place place = mt::emulation::Place::current()) {
+  if (mt::emulation::left_out(place)) return;
   twin::Copies& c = twin::copies_of_thread();
   std::size_t done = 0;
   while (done < c.late.size() && c.late[done].group + N < c.group) twin::finish(c.late[done++]);

@@ -45,7 +45,8 @@ struct Turn {
       store(second, token, place + pair, count, b);
     }
   }
-  __device__ void turn(float (&a)[kGroup], float (&b)[kGroup], const float (&c)[kGroup], const float (&s)[kGroup]) const {
+  __device__ void turn(float (&a)[kGroup], float (&b)[kGroup], const float (&c)[kGroup],
+                       const float (&s)[kGroup]) const {
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
       const float x = a[i], y = b[i], w = s[i] * sign;
@@ -73,7 +74,8 @@ void rotary(const Stream& stream, const RotaryArgs& g) {
   const Count stride = g.x.stride(1);
   if (g.interleaved)
     each_group(stream, tokens * heads, half, Turn<true>{first, second, cosine, sine, positions, heads, stride, sign});
-  else each_group(stream, tokens * heads, half, Turn<false>{first, second, cosine, sine, positions, heads, stride, sign});
+  else
+    each_group(stream, tokens * heads, half, Turn<false>{first, second, cosine, sine, positions, heads, stride, sign});
 }
 
 }  // namespace mt::ops::cuda

@@ -1,6 +1,6 @@
-// The square of an f32 is m²·2^(2(e − 1) − 298), m below 2^24: an integer far up a row of 640 bits. A warp takes a chunk
-// of 32·kEach elements, adds the squares near the chunk's largest in 128-bit registers, and the few far below one by one.
-// Integers alone: any order gives the same bits.
+// The square of an f32 is m²·2^(2(e − 1) − 298), m below 2^24: an integer far up a row of 640 bits. A warp takes a
+// chunk of 32·kEach elements, adds the squares near the chunk's largest in 128-bit registers, and the few far below one
+// by one. Integers alone: any order gives the same bits.
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/reduce.h"
 
@@ -10,11 +10,11 @@ namespace {
 
 using Wide = unsigned long long;
 
-constexpr int kGroups = 4;             // of eight elements a lane takes at a time
-constexpr unsigned kReach = 20;        // exponents below the largest that the registers hold: 48 + 2·20 + 10 bits
+constexpr int kGroups = 4;       // of eight elements a lane takes at a time
+constexpr unsigned kReach = 20;  // exponents below the largest that the registers hold: 48 + 2·20 + 10 bits
 constexpr Count kChunk = 32 * kGroups * kGroup;
 constexpr unsigned kSquareThreads = 128;
-constexpr unsigned kMostSums = 1024;   // blocks, each with its digits in scratch
+constexpr unsigned kMostSums = 1024;  // blocks, each with its digits in scratch
 
 struct Bits {
   unsigned e;

@@ -87,7 +87,8 @@ TEST(Ptx, EveryLaneGetsItsPairOfEachOfFourMatrices) {
     for (unsigned lane = 0; lane < 32; ++lane)
       for (unsigned m = 0; m < 4; ++m)
         for (unsigned i = 0; i < 2; ++i) {
-          const unsigned g = lane / 4, pair = 2 * (lane % 4) + i, row = transposed ? pair : g, column = transposed ? g : pair;
+          const unsigned g = lane / 4, pair = 2 * (lane % 4) + i, row = transposed ? pair : g,
+                         column = transposed ? g : pair;
           EXPECT_EQ(out[lane * 8 + 2 * m + i], m * 64 + row * 8 + column) << lane;
         }
   }
