@@ -47,3 +47,9 @@ foreach(seed 1 2 3)
       ENVIRONMENT "MT_EMULATION_SEED=${seed};MT_TEST_DEVICE=cuda;${MT_TEST_ENVIRONMENT}")
   endforeach()
 endforeach()
+
+# Every barrier and wait of the kernels left out in turn, and the script for a real GPU run on the emulated one.
+mt_script_test(cuda.mutants cuda_emulation/mutate.sh ARGS "${CMAKE_BINARY_DIR}" LABELS "nightly;emulated")
+set_tests_properties(cuda.mutants PROPERTIES TIMEOUT 3600)
+mt_script_test(cuda.gpu_script gpu.sh ARGS --small --build "${CMAKE_BINARY_DIR}" --json
+  "${CMAKE_CURRENT_BINARY_DIR}/gpu.json" LABELS "nightly;emulated")

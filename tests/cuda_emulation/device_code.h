@@ -49,7 +49,7 @@ MT_EMULATION_VECTORS(unsigned long long, ulonglong)
 
 // ---- waiting --------------------------------------------------------------------------------------------------------
 inline void __syncthreads(mt::emulation::Place place = mt::emulation::Place::current()) {
-  mt::emulation::block_barrier(0, "__syncthreads", place);
+  if (!mt::emulation::left_out(place)) mt::emulation::block_barrier(0, "__syncthreads", place);
 }
 inline int __syncthreads_count(int predicate, mt::emulation::Place place = mt::emulation::Place::current()) {
   return mt::emulation::block_barrier(predicate != 0, "__syncthreads_count", place);
@@ -61,7 +61,7 @@ inline int __syncthreads_and(int predicate, mt::emulation::Place place = mt::emu
   return mt::emulation::block_barrier(predicate == 0, "__syncthreads_and", place) == 0;
 }
 inline void __syncwarp(unsigned mask = ~0u, mt::emulation::Place place = mt::emulation::Place::current()) {
-  mt::emulation::warp_exchange(nullptr, 0, nullptr, mask, "__syncwarp", place);
+  if (!mt::emulation::left_out(place)) mt::emulation::warp_exchange(nullptr, 0, nullptr, mask, "__syncwarp", place);
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}

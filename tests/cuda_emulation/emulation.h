@@ -67,6 +67,9 @@ void warp_exchange(const void* mine, std::size_t bytes, void* all, unsigned mask
 // Returns when all threads that have not ended came; gives the sum of `vote` over them.
 int block_barrier(int vote, const char* what, Place place);
 
+// Whether MT_EMULATION_LEAVE_OUT ("reduce.h:37") names this place: the barrier or wait there is then not carried out.
+bool left_out(const Place& place);
+
 // The block's dynamic shared memory, poisoned when the block starts.
 std::byte* shared_memory();
 
