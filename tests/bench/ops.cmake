@@ -8,3 +8,12 @@ if(MT_OPENMP)
     target_link_libraries(bench_${name} PRIVATE mt_ops)
   endforeach()
 endif()
+
+# bench_gpu: the same ops on a GPU; bench_gpu_emulated: the same program on the emulated one, to see that it runs.
+foreach(suffix "" _emulated)
+  add_executable(bench_gpu${suffix} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/gpu_bench.cc)
+  target_compile_options(bench_gpu${suffix} PRIVATE ${MT_WARNINGS})
+  target_link_libraries(bench_gpu${suffix} PRIVATE mt_ops)
+endforeach()
+target_sources(bench_gpu_emulated PRIVATE $<TARGET_OBJECTS:mt_cuda_emulated>)
+target_link_libraries(bench_gpu_emulated PRIVATE mt_cuda_emulation)
