@@ -35,7 +35,7 @@ RankParams params_of(const MegatronFiles& files, const MegatronFiles::Rank& rank
   // A tied head that the table's own stage holds too is no parameter.
   const auto is_second = [&](const TensorCopy& c) { return c.name == prefix + "output_layer.weight" && c.of == prefix + "embedding.word_embeddings.weight"; };
   for (const auto& c : out.what.copies)
-    if (!is_second(c)) known[c.name] = out.tensors.at(c.name).shape;
+    if (const auto there = out.tensors.find(c.name); !is_second(c) && there != out.tensors.end()) known[c.name] = there->second.shape;
   for (std::size_t chunk = 0; chunk < rank.order.size(); ++chunk)
     for (const auto& name : rank.order[chunk])
       if (const auto found = known.find(prefix + name); found != known.end()) {

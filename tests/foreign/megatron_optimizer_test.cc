@@ -105,6 +105,7 @@ TEST(MegatronOptimizer, WhatIsNotReadIsNamedWithTheWayAroundIt) {
   EXPECT_CONTAINS(error_of("torch", [&](const fs::path& d) { replace_in(d / file, "exp_avg_sq", "momentum__"); }), "--weights-only");
   EXPECT_CONTAINS(error_of("torch", [&](const fs::path& d) { replace_in(d / file, "wd_mult", "wd_none"); }), "without wd_mult");
   EXPECT_CONTAINS(error_of("torch", [&](const fs::path& d) { replace_in(d / file, "opt_param_scheduler", "opt_param_schedulex"); }), "no opt_param_scheduler");
+  EXPECT_CONTAINS(error_of("torch", [&](const fs::path& d) { replace_in(d / "mp_rank_01_000/model_optim_rng.pt", "input_layernorm", "inpux_layernorm"); }), "--weights-only");
   EXPECT_CONTAINS(error_of("torch-distributed", [&](const fs::path& d) { fs::remove(d / "mp_rank_01_001/distrib_optim.pt"); }), "distrib_optim.pt");
   EXPECT_CONTAINS(error_of("torch-distributed", [&](const fs::path& d) { fs::copy_file(d / "mp_rank_00_001/distrib_optim.pt", d / "mp_rank_00_000/distrib_optim.pt", fs::copy_options::overwrite_existing); }),
                   "--weights-only");
