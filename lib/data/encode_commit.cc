@@ -93,7 +93,9 @@ void EncodeCommitter::open_rejects() {
   const JournalEntry* from = plan_.resume ? &*plan_.resume->last : nullptr;
   const bool committing = from != nullptr && from->phase == JournalEntry::Phase::complete;
   if (committing && !fs::exists(partial_path(job_.rejects)) && fs::exists(job_.rejects)) return;  // has its name
-  if (from == nullptr && !had_leftovers_ && !job_.force && fs::exists(partial_path(job_.rejects))) {
+  std::error_code none;
+  const auto left_bytes = fs::file_size(partial_path(job_.rejects), none);
+  if (from == nullptr && !had_leftovers_ && !job_.force && !none && left_bytes > 0) {
     throw Error(Code::io, "a run with another output was killed and left records here", partial_path(job_.rejects).string(),
                 "choose another --rejects; --force throws them away");
   }
