@@ -81,7 +81,7 @@ inline void set_floats(const ParameterStore& store, const View& v, const std::ve
   set_elements<float>(stream, v, values);
 }
 inline void set_float(const ParameterStore& store, const View& v, std::int64_t at, float value) {
-  set_floats(store, v.rows(at, at + 1), {value});
+  set_floats(store, v.reshape({v.size()}).rows(at, at + 1), {value});
 }
 
 struct Curve {
