@@ -21,9 +21,14 @@ std::string dims_text(const Dims& dims) {
 Box whole(const Dims& shape) { return {Dims(shape.size(), 0), shape}; }
 
 std::string box_text(const Box& box) {
+  if (box.offset.size() != box.extent.size()) return dims_text(box.extent) + " at " + dims_text(box.offset);
   std::string s = "[";
-  for (std::size_t i = 0; i < box.extent.size(); ++i)
-    s += fmt::format("{}{}:{}", i ? ", " : "", box.offset[i], box.offset[i] + box.extent[i]);
+  for (std::size_t i = 0; i < box.extent.size(); ++i) {
+    const std::int64_t begin = box.offset[i];
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(begin, box.extent[i], &end)) s += fmt::format("{}{}+{}", i ? ", " : "", begin, box.extent[i]);
+    else s += fmt::format("{}{}:{}", i ? ", " : "", begin, end);
+  }
   return s + "]";
 }
 

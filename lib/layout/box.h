@@ -30,7 +30,7 @@ struct Box {
 
 // The box that is all of a tensor.
 Box whole(const Dims& shape);
-// "[0:128, 256:512]"
+// "[0:128, 256:512]"; of a box that is none, whose offset has other dimensions than its extent, "[128] at [0, 256]"
 std::string box_text(const Box& box);
 // True if the box lies inside the tensor.
 bool inside(const Box& box, const Dims& shape);

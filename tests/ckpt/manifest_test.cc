@@ -58,6 +58,7 @@ TEST(Manifest, EveryLieIsRefusedByName) {
   EXPECT_CONTAINS(problem("{\"name\":\"data_00001", "{\"name\":\"data_00000"), "appears twice");
   EXPECT_CONTAINS(problem("\"extent\":[1,2]", "\"extent\":[2,2]"), "not inside shape");
   EXPECT_CONTAINS(problem("\"extent\":[1,2]", "\"extent\":[1]"), "not inside shape");
+  EXPECT_CONTAINS(problem("\"extent\":[1,2]", "\"extent\":[1,2,3,4]"), "[1, 2, 3, 4] at ");
   EXPECT_CONTAINS(problem("\"end\":16", "\"end\":17"), "needs 8 bytes");
   EXPECT_CONTAINS(problem("\"begin\":8,\"end\":16", "\"begin\":48,\"end\":56"), "needs 8 bytes");
   EXPECT_CONTAINS(problem("\"dtype\":\"f32\"", "\"dtype\":\"f31\""), "unknown dtype 'f31'");

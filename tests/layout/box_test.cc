@@ -51,6 +51,9 @@ TEST(Box, TextAndSizes) {
   EXPECT_EQ(num_elements({3, 0, 2}), 0);
   EXPECT_EQ(dims_text({4096, 11008}), "[4096, 11008]");
   EXPECT_EQ(box_text({{0, 256}, {128, 256}}), "[0:128, 256:512]");
+  EXPECT_EQ(box_text({{}, {128}}), "[128] at []") << "what a file says may be no box";
+  EXPECT_EQ(box_text({{0, 256}, {128}}), "[128] at [0, 256]");
+  EXPECT_EQ(box_text({{INT64_MAX}, {2}}), "[9223372036854775807+2]");
   EXPECT_EQ(whole({2, 3}), (Box{{0, 0}, {2, 3}}));
 }
 
