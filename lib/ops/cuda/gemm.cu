@@ -5,8 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include <cublasLt.h>
-
+#include "ops/cuda/cublaslt.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 
@@ -18,7 +17,7 @@ constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 
 void check(cublasStatus_t status, const char* call, int device) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw Error(Code::device, fmt::format("{} failed: {}", call, cublasLtGetStatusString(status)),
+    throw Error(Code::device, fmt::format("{} failed: {}", call, cublas_lt().cublasLtGetStatusString(status)),
                 device_text({DeviceKind::cuda, device}), "this is a fault of the driver, of cuBLASLt or of mt");
 }
 
@@ -58,9 +57,9 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() {
-    if (product != nullptr) cublasLtMatmulDescDestroy(product);
+    if (product != nullptr) cublas_lt().cublasLtMatmulDescDestroy(product);
     for (cublasLtMatrixLayout_t l : {left, right, result})
-      if (l != nullptr) cublasLtMatrixLayoutDestroy(l);
+      if (l != nullptr) cublas_lt().cublasLtMatrixLayoutDestroy(l);
   }
 };
 
@@ -76,27 +75,30 @@ Library& library() {
 
 cublasLtHandle_t handle_of(Library& l, int device) {
   cublasLtHandle_t& h = l.handles[device];
-  if (h == nullptr) check(cublasLtCreate(&h), "cublasLtCreate", device);
+  if (h == nullptr) check(cublas_lt().cublasLtCreate(&h), "cublasLtCreate", device);
   return h;
 }
 
 template <class T>
 void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const T& value, int device) {
-  check(cublasLtMatmulDescSetAttribute(d, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute", device);
+  check(cublas_lt().cublasLtMatmulDescSetAttribute(d, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute",
+        device);
 }
 
 cublasLtMatrixLayout_t layout_of(const Matrix& m, Count batch, int device) {
   cublasLtMatrixLayout_t l = nullptr;
-  check(cublasLtMatrixLayoutCreate(&l, type_of(m.dtype), static_cast<std::uint64_t>(m.inner),
+  check(cublas_lt().cublasLtMatrixLayoutCreate(&l, type_of(m.dtype), static_cast<std::uint64_t>(m.inner),
                                    static_cast<std::uint64_t>(m.outer), m.row),
         "cublasLtMatrixLayoutCreate", device);
   if (batch > 1) {
     const auto count = static_cast<std::int32_t>(batch);
     const std::int64_t stride = m.batch_stride;
-    check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "batch",
-          device);
-    check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
-          "batch stride", device);
+    const auto say = [&](cublasLtMatrixLayoutAttribute_t what, const auto& value) {
+      check(cublas_lt().cublasLtMatrixLayoutSetAttribute(l, what, &value, sizeof value),
+            "cublasLtMatrixLayoutSetAttribute", device);
+    };
+    say(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count);
+    say(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
   }
   return l;
 }
@@ -133,7 +135,8 @@ struct Product {
 
 std::unique_ptr<Plan> make_plan(const Product& p, const void* bias, cublasLtHandle_t handle, int device) {
   auto plan = std::make_unique<Plan>();
-  check(cublasLtMatmulDescCreate(&plan->product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate", device);
+  check(cublas_lt().cublasLtMatmulDescCreate(&plan->product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate",
+        device);
   set(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, device);
   set(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, device);
   if (p.bias) {
@@ -146,9 +149,9 @@ std::unique_ptr<Plan> make_plan(const Product& p, const void* bias, cublasLtHand
   plan->result = layout_of(p.c, p.batch, device);
 
   cublasLtMatmulPreference_t wish = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&wish), "cublasLtMatmulPreferenceCreate", device);
+  check(cublas_lt().cublasLtMatmulPreferenceCreate(&wish), "cublasLtMatmulPreferenceCreate", device);
   const auto ask = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-    check(cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value),
+    check(cublas_lt().cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value),
           "cublasLtMatmulPreferenceSetAttribute", device);
   };
   ask(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
@@ -158,9 +161,9 @@ std::unique_ptr<Plan> make_plan(const Product& p, const void* bias, cublasLtHand
   ask(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{border_of(p.c.data)});
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->left, plan->right,
-                                                               plan->result, plan->result, wish, 1, &found, &count);
-  cublasLtMatmulPreferenceDestroy(wish);
+  const cublasStatus_t status = cublas_lt().cublasLtMatmulAlgoGetHeuristic(
+      handle, plan->product, plan->left, plan->right, plan->result, plan->result, wish, 1, &found, &count);
+  cublas_lt().cublasLtMatmulPreferenceDestroy(wish);
   check(count > 0 || status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_NOT_SUPPORTED,
         "cublasLtMatmulAlgoGetHeuristic", device);
   plan->algo = found.algo;
@@ -174,8 +177,9 @@ void run(const Stream& stream, const Product& p, const void* bias, std::byte* wo
   if (p.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, device);
   const float one = 1, add = p.accumulate ? 1.0f : 0.0f;
   check(
-      cublasLtMatmul(handle, plan.product, &one, p.b.data, plan.left, p.a.data, plan.right, &add, p.c.data, plan.result,
-                     p.c.data, plan.result, &plan.algo, workspace, plan.workspace, mt::cuda::native(stream)),
+      cublas_lt().cublasLtMatmul(handle, plan.product, &one, p.b.data, plan.left, p.a.data, plan.right, &add, p.c.data,
+                                 plan.result, p.c.data, plan.result, &plan.algo, workspace, plan.workspace,
+                                 mt::cuda::native(stream)),
       "cublasLtMatmul", device);
 }
 
