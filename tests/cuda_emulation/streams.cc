@@ -59,9 +59,14 @@ thread_local const char* running_file = nullptr;
 void run_until(Queue& q, std::uint64_t ordinal);
 
 void run_front(Queue& q) {
+  if (const std::shared_ptr<Queue> other = q.entries.front().other) {
+    // The wait stays in front meanwhile, so that nobody runs what stands behind it.
+    const std::uint64_t before = q.done;
+    run_until(*other, q.entries.front().until);
+    if (q.done != before) return;  // run_some() went past it
+  }
   Entry e = std::move(q.entries.front());
   q.entries.pop_front();
-  if (e.other) run_until(*e.other, e.until);
   if (e.work) {
     open_device(q.device);
     set_running(e.what, e.place);
