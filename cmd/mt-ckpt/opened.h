@@ -26,6 +26,7 @@ struct Opened {
 
 // Recognise and open. What is not ours is counted as a conversion counts it, and said.
 //   fails  as resolve(), and as the imports of formats
+//   cost   of ours a manifest; of another program's that of ForeignTensors
 //   weights_only  of Megatron's nothing else is opened
 Opened open_tensors(const std::string& path, std::optional<std::int64_t> iteration, bool weights_only);
 

@@ -17,8 +17,6 @@ namespace mt::preprocess {
 
 namespace {
 
-constexpr std::size_t kChunkBytes = std::size_t{2} << 20;  // several, and their ids, are in a worker's 128 MiB
-
 constexpr std::int64_t kMostPartitions = 10000;  // each is a pass over the input
 
 struct Flags {
@@ -100,7 +98,6 @@ data::EncodeJob job_of(const Flags& flags) {
   job.source = flags.input.options();
   if (flags.shard) job.source.share = parse_share(*flags.shard);
   job.source.stop = &signal_seen;
-  job.source.chunk_bytes = kChunkBytes;
   job.source.deal = flags.keep_sequential ? 1 : flags.partitions;
   job.split_sentences = flags.split_sentences;
   job.keep_newlines = flags.keep_newlines;

@@ -104,9 +104,9 @@ constexpr FlagGroup kGroups[] = {
   {kAccepted,
    "optimizer-cpu-offload optimizer-offload-fraction=N overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
    "no-pin-cpu-params use-cpu-initialization init-model-with-meta-device",
-   "everything is in host memory"},
+   "on a CPU everything is in host memory, on a GPU nothing is kept there yet"},
   {kAccepted, "optimizer-cuda-graph cuda-graph-impl=N cuda-graph-modules=N... cuda-graph-warmup-steps=N",
-   "there is no CUDA"},
+   "kernels are launched one by one"},
   {kRefused, "freeze-all-layers", "every weight is trained", "--lr 0"},
   {kRefused, "init-method-xavier-uniform no-initialization", "weights start normal", "--init-method-std"},
   {kAccepted, "data-parallel-random-init", "replicas start from the same values in every layout"},

@@ -25,6 +25,8 @@ std::uint64_t copy_data_file(const fs::path& from, const fs::path& dir, const Da
     out.advance(static_cast<std::uint64_t>(got));
     done += static_cast<std::uint64_t>(got);
   }
+  if (in.sgetc() != std::filebuf::traits_type::eof())
+    throw Error(Code::corrupt, fmt::format("is longer than {} bytes", file.bytes), path.string());
   return out.finish();
 }
 

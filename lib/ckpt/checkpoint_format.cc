@@ -6,20 +6,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "ckpt/manifest.h"
+#include "ckpt/soundness.h"
 
 namespace mt {
 
 namespace {
-
-bool is_folder(const fs::path& path) {
-  std::error_code ec;
-  return fs::is_directory(path, ec);
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code ec;
-  return fs::exists(path, ec);
-}
 
 bool begins_as_gguf(const fs::path& path) {
   std::error_code ec;
@@ -32,7 +24,7 @@ bool begins_as_gguf(const fs::path& path) {
 }  // namespace
 
 CheckpointFormat detect_format(const fs::path& dir) {
-  if (is_there(dir / "manifest.json")) return CheckpointFormat::native;
+  if (is_there(dir / kManifestName)) return CheckpointFormat::native;
   if (is_there(dir / "metadata.json")) return CheckpointFormat::megatron_torch_dist;
   if (!is_folder(dir)) return begins_as_gguf(dir) ? CheckpointFormat::gguf : CheckpointFormat::unknown;
   bool torch = false, weights = false;

@@ -35,16 +35,6 @@ std::optional<std::int64_t> temporary_iteration_of(const std::string& name) {
   return std::nullopt;
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ec;
-  return fs::is_directory(path, ec);
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code ec;
-  return fs::exists(path, ec);
-}
-
 std::vector<fs::directory_entry> entries_of(const fs::path& dir) {
   std::error_code ec;
   fs::directory_iterator it(dir, ec);

@@ -311,8 +311,12 @@ std::string manifest_text(const Manifest& m) {
     s += "]}";
   }
   s += "]";
-  const auto checksum = checksum_field(xxh3(s + std::string(kEnd)));
-  return s + checksum + std::string(kEnd);
+  Xxh3Stream hash;
+  hash.update(s.data(), s.size());
+  hash.update(kEnd.data(), kEnd.size());
+  s += checksum_field(hash.digest());
+  s += kEnd;
+  return s;
 }
 
 std::string coverage_problem(const Dims& shape, const std::vector<Box>& boxes) {

@@ -42,6 +42,16 @@ std::optional<std::int64_t> iteration_of(const std::string& name) {
   return iteration_name(v) == name ? std::optional(v) : std::nullopt;
 }
 
+bool is_folder(const fs::path& path) {
+  std::error_code ec;
+  return fs::is_directory(path, ec);
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ec;
+  return fs::exists(path, ec);
+}
+
 bool is_present(const fs::path& path) {
   std::error_code ec;
   const auto status = fs::status(path, ec);

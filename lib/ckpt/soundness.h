@@ -42,5 +42,8 @@ std::optional<std::int64_t> iteration_of(const std::string& name);
 
 // Something is there.   fails  Error{io}: that could not be found out, or it is a link to what is not there
 bool is_present(const std::filesystem::path& path);
+// The same for questions that a failure answers with no. is_folder follows links.
+bool is_there(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
 
 }  // namespace mt

@@ -77,12 +77,6 @@ function(mt_module name)
   install(TARGETS mt_${name} EXPORT mtTargets ARCHIVE DESTINATION lib)
 endfunction()
 
-# mt_link_external(NAME library): a library that the module's own code links, known to mt.pc too.
-function(mt_link_external name library)
-  target_link_libraries(mt_${name} PUBLIC ${library})
-  set_property(GLOBAL APPEND PROPERTY MT_EXTERNAL ${library})
-endfunction()
-
 # mt_tool(NAME LINK modules...): the program cmd/NAME.
 function(mt_tool name)
   cmake_parse_arguments(A "" "" "LINK" ${ARGN})
@@ -101,10 +95,9 @@ endfunction()
 set(MT_TEST_ENVIRONMENT "MT_TEST_BIN=${CMAKE_BINARY_DIR}/bin;MT_TEST_SOURCE=${CMAKE_SOURCE_DIR}"
   "MT_TEST_BUILD=${CMAKE_BINARY_DIR}" "MT_TEST_MPIEXEC=${MT_TEST_MPIEXEC}")
 
-# mt_tests(FOLDER LINK modules... [LABELS l...] [NO_PCH] [EMULATED [EMULATED_FILTER f]]): one GoogleTest binary for tests/FOLDER. EMULATED: the
-# same objects linked once more, with the CUDA backend that runs on tests/cuda_emulation/ in place of whichever lib/ was
-# built with; its tests run on that device as cuda.*, those of a filter as
-# GoogleTest's, but those that MT_EMULATED_SKIPS (regular expressions) names.
+# mt_tests(FOLDER LINK modules... [LABELS l...] [NO_PCH] [EMULATED [EMULATED_FILTER f]]): one GoogleTest binary for
+# tests/FOLDER. EMULATED: the same objects linked once more, with the CUDA backend that runs on tests/cuda_emulation/ in
+# place of whichever lib/ was built with; its tests (those of GoogleTest's filter) run on that device as cuda.*.
 function(mt_tests folder)
   cmake_parse_arguments(A "NO_PCH;EMULATED" "EMULATED_FILTER" "LINK;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${folder}/*.cc")
@@ -125,15 +118,6 @@ function(mt_tests folder)
       GTest::gtest_main)
     set(MT_TEST_ENVIRONMENT "MT_TEST_DEVICE=cuda;${MT_TEST_ENVIRONMENT}")
     mt_discover_tests(test_${folder}_emulated PREFIX cuda. LABELS emulated ${A_LABELS} FILTER ${A_EMULATED_FILTER})
-    list(JOIN MT_EMULATED_SKIPS "|" skips)
-    set(properties "${CMAKE_CURRENT_BINARY_DIR}/test_${folder}_emulated_skips.cmake")
-    file(CONFIGURE OUTPUT "${properties}" @ONLY CONTENT "foreach(test IN LISTS test_@folder@_emulated_list)
-  if(NOT \"@skips@\" STREQUAL \"\" AND \"\${test}\" MATCHES \"@skips@\")
-    set_tests_properties(\"\${test}\" PROPERTIES DISABLED TRUE)
-  endif()
-endforeach()
-")
-    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${properties}")
   endif()
 endfunction()
 

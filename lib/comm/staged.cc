@@ -79,8 +79,10 @@ class Copy {
 
 class StagedWork final : public Handle::Work {
  public:
-  StagedWork(std::shared_ptr<Pool> pool, Handle inner, Copy in, Copy out)
-      : pool_(std::move(pool)), inner_(std::move(inner)), in_(std::move(in)), out_(std::move(out)) {}
+  //   before  what the copy back comes after
+  StagedWork(std::shared_ptr<Pool> pool, Handle inner, Copy in, Copy out, Event before)
+      : pool_(std::move(pool)), inner_(std::move(inner)), in_(std::move(in)), out_(std::move(out)),
+        before_(std::move(before)) {}
   bool test() override {
     if (!copied_) {
       if (!inner_.test()) return false;
@@ -101,6 +103,7 @@ class StagedWork final : public Handle::Work {
 
  private:
   void copy(Stream& stream) {
+    stream.wait(before_);
     out_.back(stream);
     arrived_ = stream.record();
     copied_ = true;
@@ -109,7 +112,7 @@ class StagedWork final : public Handle::Work {
   Handle inner_;
   Copy in_, out_;
   bool copied_ = false;
-  Event arrived_;
+  Event before_, arrived_;
 };
 
 class Staged final : public Communicator {
@@ -153,10 +156,9 @@ class Staged final : public Communicator {
     return work(std::move(h), std::move(in), {});
   }
   Handle recv(Stream& s, View x, int peer) override {
-    s.synchronize();
     Copy out(pool_, x);
     Handle h = inner_.recv(pool_->host(), out.here(), peer);
-    return work(std::move(h), {}, std::move(out));
+    return work(std::move(h), {}, std::move(out), s.record());
   }
   Handle barrier(Stream& s) override {
     s.synchronize();
@@ -175,8 +177,8 @@ class Staged final : public Communicator {
     in.out(stream);
     stream.synchronize();
   }
-  Handle work(Handle inner, Copy in, Copy out) const {
-    return Handle(std::make_unique<StagedWork>(pool_, std::move(inner), std::move(in), std::move(out)));
+  Handle work(Handle inner, Copy in, Copy out, Event before = {}) const {
+    return Handle(std::make_unique<StagedWork>(pool_, std::move(inner), std::move(in), std::move(out), std::move(before)));
   }
   template <class Start>
   Handle apart(Stream& stream, const View& in, const View& out, const Start& start) {

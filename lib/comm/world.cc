@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "comm/status_page.h"
 
 namespace mt::comm {
 
@@ -19,7 +20,8 @@ bool started_by_mpi() {
 }
 
 int local_rank(const Communicator& world) {
-  if (started_by_mpi())
+  // Ranks that are threads of one started process are another world than the launcher's.
+  if (started_by_mpi() && launched_rank().rank == world.rank())
     for (const char* name : {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
       if (const char* text = std::getenv(name)) return std::max(0, std::atoi(text));
   return world.rank();

@@ -33,7 +33,7 @@ bool started_by_mpi();
 std::unique_ptr<Communicator> mpi_world(const CommOptions& options = {});
 
 // This rank's place among the ranks of its host, as the launcher says it (MPI_LOCALRANKID, OMPI_COMM_WORLD_LOCAL_RANK,
-// SLURM_LOCALID); without a launcher all ranks are here.
+// SLURM_LOCALID); ranks that are threads, and those without a launcher, are all here.
 int local_rank(const Communicator& world);
 
 // Wait until a launcher has read what this rank wrote to its pipes (2 s at most): what is in a pipe when a rank aborts is

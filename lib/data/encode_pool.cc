@@ -107,7 +107,7 @@ void EncodePool::work() {
       done_.emplace(task->number, std::move(result));
     }
     room = std::move(task->chunk.storage);
-    if (room.capacity() > kMostSpareBytes) room = {};
+    if (room.capacity() > kMostSpareBytes) std::string().swap(room);  // an assignment keeps the room
     changed_.notify_all();
   }
 }

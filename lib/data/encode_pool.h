@@ -1,7 +1,8 @@
 #pragma once
 // Workers that encode chunks of a source in any order, and their results in the order of the input.
 //
-// Memory: at most 2 workers + 2 chunks are read, encoded or waiting, and the room of a result a worker is kept for later.
+// Memory: at most 2 workers + 2 chunks are read, encoded or waiting; besides, a worker keeps the room of a result and of a
+// chunk for later, up to 8 MiB for the ids of each key and for the chunk.
 // Code: data/encode_pool.cc. Tests: tests/data/encode_corpus_test.cc.
 
 #include <condition_variable>

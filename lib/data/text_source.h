@@ -35,7 +35,8 @@ struct TextSourceOptions {
   InputFormat format = InputFormat::by_name;  // .jsonl .json .ndjson: JSON lines; .txt .text: text; "-": JSON lines
   // Text only. Empty: a file is one document. Else documents end at this string, which is dropped; empty ones are too.
   std::string document_separator;
-  std::size_t chunk_bytes = std::size_t{4} << 20;  // a chunk is longer only if one record is
+  // Longer only if one record is. Several, and their ids, are in the 128 MiB of a worker.
+  std::size_t chunk_bytes = std::size_t{2} << 20;
   InputShare share;
   // JSON lines only: the input is read this often, and in pass p every line whose number over all inputs, from 0, is p
   // modulo `deal` counts: the order in which Megatron's --partitions leaves its lines.

@@ -3,7 +3,8 @@
 //
 // The table is defined by exactly one of device/cuda/ (compiled by nvcc, or by the host's compiler against
 // tests/cuda_emulation/) and device/absent/, which refuses. Handles are the backend's own and are given back to it alone.
-// Every function throws Error{device} with the words of the runtime, except where it says null or false.
+// Every function throws Error{device} with the words of the runtime, except where it says null or false; what gives back
+// or destroys never throws.
 // Code: device/cuda/backend.cu, device/absent/cuda_absent.cc. Tests: tests/device/accelerator_test.cc.
 
 #include <cstddef>

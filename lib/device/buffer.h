@@ -31,7 +31,6 @@ class Buffer {
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   Device device() const { return device_; }
-  Memory memory() const { return memory_; }
 
  private:
   std::byte* data_ = nullptr;

@@ -12,17 +12,13 @@ HostSide::HostSide(Stream& stream, void* data, std::size_t bytes)
   host_ = pinned_.data();
 }
 
-HostSide::~HostSide() { stored_.synchronize(); }
-
 void HostSide::fetch() {
   if (host_ != there_) copy_bytes(stream_, host_, there_, bytes_);
   stream_.synchronize();
 }
 
 void HostSide::store() {
-  if (host_ == there_) return;
-  copy_bytes(stream_, there_, host_, bytes_);
-  stored_ = stream_.record();
+  if (host_ != there_) copy_bytes(stream_, there_, host_, bytes_);
 }
 
 void upload_bytes(Stream& stream, void* dst, const void* src, std::size_t bytes) {

@@ -17,11 +17,10 @@ class HostSide {
   HostSide(Stream& stream, void* data, std::size_t bytes);
   HostSide(const HostSide&) = delete;
   HostSide& operator=(const HostSide&) = delete;
-  ~HostSide();
 
   // Waits until what was launched is done; then the host sees what the device wrote.
   void fetch();
-  // The device sees what the host wrote, in the order of the stream. needs  fetch() or an idle stream before
+  // The device sees what the host wrote, in the order of the stream. needs  fetch(), or every byte written, before
   void store();
 
   std::byte* data() const { return host_; }
@@ -36,7 +35,6 @@ class HostSide {
   std::byte *there_, *host_;
   std::size_t bytes_;
   Buffer pinned_;
-  Event stored_;
 };
 
 // Bytes of ordinary host memory, as they are at the call, to the device in the order of the stream; `src` may go at once.

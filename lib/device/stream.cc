@@ -59,8 +59,15 @@ Stream::Stream(Device device, int threads, Mode mode)
 }
 
 Stream::~Stream() {
-  synchronize();
-  if (native_) backend_->destroy_stream(device_.index, native_);
+  if (!native_) {
+    synchronize();
+    return;
+  }
+  try {
+    synchronize();
+  } catch (const Error&) {  // the device is lost: who waits for a result is told
+  }
+  backend_->destroy_stream(device_.index, native_);
 }
 
 void Stream::synchronize() {

@@ -29,7 +29,6 @@ class BackgroundSave {
 
   bool under_way() const { return phase_ != Phase::idle; }
   std::int64_t iteration() const { return iteration_; }
-  const std::filesystem::path& root() const { return root_; }
   // True once the save is to be broken off; `write` looks at it.
   const std::atomic<bool>& cancel() const { return cancel_; }
 

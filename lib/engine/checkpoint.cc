@@ -1,7 +1,6 @@
 #include "engine/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <set>
@@ -10,7 +9,6 @@
 #include "base/log.h"
 #include "ckpt/iterations.h"
 #include "ckpt/owned_boxes.h"
-#include "device/host_side.h"
 #include "engine/save_agreement.h"
 
 namespace mt {
@@ -246,9 +244,8 @@ WriteResult write_from_device(const std::filesystem::path& dir, int rank, const 
   std::vector<TensorBox> boxes;
   for (const auto& s : shards) boxes.push_back(s.what);
   const ShardFill fill = [&](std::size_t shard, std::uint64_t begin, std::uint64_t end, std::byte* out) {
-    HostSide side(stream, const_cast<std::byte*>(shards[shard].bytes) + begin, static_cast<std::size_t>(end - begin));
-    side.fetch();
-    std::memcpy(out, side.data(), side.size());
+    copy_bytes(stream, out, shards[shard].bytes + begin, static_cast<std::size_t>(end - begin));
+    stream.synchronize();
   };
   return write_rank_from(dir, rank, boxes, fill, options);
 }

@@ -113,7 +113,7 @@ void ForeignTensors::require_rounding(const StateMap& state, const std::vector<N
       if (weight.dtype != DType::f32) round_to(weight.dtype, bytes);
       if (std::memcmp(bytes.data(), elements, bytes.size()) != 0)
         throw Error(Code::config, fmt::format("{} does not round to its weight: the files hold it for another parameter, or in another order", tensor_text(weight.name, state.kind)), from_,
-                    "--weights-only converts without what the optimizer keeps");
+                    kWithoutState);
     });
   }
 }

@@ -15,7 +15,8 @@ namespace mt {
 class ForeignTensors : public TensorSource {
  public:
   // Count both ways, compare copies and what must round to weights. Both are borrowed.
-  //   fails  Error{config}: a token that visits more experts than there are; as import_tensors, before an element is read but those of copies
+  //   fails  Error{config}: a token that visits more experts than there are; as import_tensors
+  //   cost   copies are read twice, master weights that must round and their weights once; nothing else
   ForeignTensors(const SourceTensors& sources, const NativeImport& what);
 
   void read(const TensorBox& tensor, const Box& box, std::byte* out) const override;

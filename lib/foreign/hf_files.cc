@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "ckpt/soundness.h"
 
 namespace mt {
 
@@ -17,11 +18,6 @@ constexpr const char* kTorchSingle = "pytorch_model.bin";
 constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
 constexpr const char* kConfig = "config.json";
 constexpr std::uint64_t kPiece = 16 << 20;
-
-bool is_there(const fs::path& path) {
-  std::error_code ec;
-  return fs::exists(path, ec);
-}
 
 // Names of tensors and the files that have them.
 std::map<std::string, std::string> read_index(const fs::path& path) {

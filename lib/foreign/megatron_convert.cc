@@ -22,6 +22,14 @@ namespace fs = std::filesystem;
 // Starts of names in a torch_dist checkpoint that are not the model's.
 constexpr std::array<std::string_view, 5> kOtherState = {"optimizer.", "chained_", "rng_state", "rerun_state", "opt_param_scheduler"};
 
+// The optimizer's, as tensors or within objects.
+bool holds_state(const TorchDist& dist) {
+  const auto any = [](const auto& named) {
+    return std::any_of(named.begin(), named.end(), [](const auto& n) { return is_megatron_state(n.first); });
+  };
+  return any(dist.sources()) || any(dist.objects());
+}
+
 bool is_other_state(const std::string& name) {
   return std::any_of(kOtherState.begin(), kOtherState.end(), [&](std::string_view s) { return name.starts_with(s); });
 }
@@ -174,7 +182,7 @@ MegatronSummary megatron_summary(const fs::path& from, std::optional<std::int64_
     s.args = common.args;
     s.tensors = dist.sources();
     s.layout = {{"objects", dist.objects().size()},
-                {"optimizer", std::any_of(s.tensors.begin(), s.tensors.end(), [](const auto& t) { return is_other_state(t.first); })}};
+                {"optimizer", holds_state(dist)}};
   }
   for (auto& [name, t] : s.tensors) t.read = nullptr;
   s.consumed_samples = whole(s.args, "consumed_train_samples", 0);

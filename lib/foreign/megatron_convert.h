@@ -40,7 +40,7 @@ std::int64_t megatron_iteration(const std::filesystem::path& dir);
 // (specs.megatron) for the way back. What Adam keeps (foreign/megatron_optimizer.h) and where the run stood come along.
 //   fails  Error{config}, Error{corrupt}, Error{io} as megatron_directory, MegatronFiles, TorchDist, model_of_megatron,
 //          add_megatron_state and import_tensors; nothing is left then
-//   cost   every byte is read once and written once, a copy on another rank once more
+//   cost   as import_tensors
 Converted import_megatron(const MegatronImport& what, const BytesDone& progress = {});
 // Its tensors, opened and named, as an import of them has them.   iteration, vocab_size  as in MegatronImport
 ForeignModel open_megatron(const std::filesystem::path& from, std::optional<std::int64_t> iteration, std::optional<std::int64_t> vocab_size = std::nullopt, bool weights_only = false);

@@ -45,8 +45,6 @@ void add_megatron_state(const MegatronDistState& from, std::deque<TorchFile>& fi
 bool is_megatron_state(const std::string& name);
 
 // ---- shared by the two ----
-inline constexpr const char* kWithoutState = "--weights-only converts without what the optimizer keeps";
-
 // "exp_avg", "exp_avg_sq" and "master" for our map and copies of parameters under names with KIND/ before.
 void add_state_maps(const std::vector<MappedTensor>& map, const std::vector<TensorCopy>& copies, ForeignModel& out);
 // Parameters of a chunk in their order, from flat buffers laid end to end: the root of distrib_optim.pt or of a param_state.

@@ -2,27 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <span>
 
 #include "base/error.h"
+#include "ckpt/tensor_scan.h"
+#include "foreign/source_tensors.h"
 
 namespace mt {
 
 namespace {
 
-constexpr const char* kHint = "--weights-only converts without what the optimizer keeps";
 constexpr int kMaxDepth = 6;
 
 // The number that the training state has for a word (optim/lr_schedule.h).
 int number_of(std::span<const char* const> words, const std::string& word, const std::string& what, const std::string& where) {
   const auto found = std::find(words.begin(), words.end(), word);
-  if (found == words.end()) throw Error(Code::config, fmt::format("{} {} is not represented", what, word), where, kHint);
+  if (found == words.end()) throw Error(Code::config, fmt::format("{} {} is not represented", what, word), where, kWithoutState);
   return static_cast<int>(found - words.begin());
 }
 
 std::int64_t whole_of(double v, const char* what, const std::string& where) {
-  if (!(v >= 0 && v < 0x1p53)) throw Error(Code::config, fmt::format("{} is {}", what, v), where, kHint);
+  if (!(v >= 0 && v < 0x1p53)) throw Error(Code::config, fmt::format("{} is {}", what, v), where, kWithoutState);
   return static_cast<std::int64_t>(std::llround(v));
 }
 
@@ -54,17 +54,7 @@ double scalar_of(const TorchFile& file, const PickleValue& value) {
   if (!t || num_elements(t->shape) != 1 || !t->dtype) value.fail("wanted a number, found " + value.describe());
   std::byte bytes[8] = {};
   file.read(*t, whole(t->shape), bytes);
-  const auto as = [&](auto v) {
-    std::memcpy(&v, bytes, sizeof v);
-    return static_cast<double>(v);
-  };
-  switch (*t->dtype) {
-    case DType::f32: return as(float{});
-    case DType::f64: return as(double{});
-    case DType::i32: return as(std::int32_t{});
-    case DType::i64: return as(std::int64_t{});
-    default: value.fail("wanted a number, found a tensor of " + t->dtype_text);
-  }
+  return element_value(*t->dtype, bytes);
 }
 
 std::optional<double> optimizer_step(const TorchFile& file, const PickleValue& optimizer) { return step_in(file, optimizer, kMaxDepth); }
@@ -86,10 +76,10 @@ Json megatron_training(const TorchFile& file, const PickleValue& root, const Jso
   static constexpr const char* kWsdStyles[] = {"exponential", "linear", "cosine", "minus_sqrt"};
   const auto& where = file.where();
   const auto s = root.find("opt_param_scheduler");
-  if (!s || !s->is(PickleKind::dict)) throw Error(Code::config, "the optimizer's state is there and no opt_param_scheduler", where, kHint);
+  if (!s || !s->is(PickleKind::dict)) throw Error(Code::config, "the optimizer's state is there and no opt_param_scheduler", where, kWithoutState);
   const auto need = [&](const char* key) {
     const auto v = s->find(key);
-    if (!v) throw Error(Code::config, fmt::format("opt_param_scheduler does not say {}", key), where, kHint);
+    if (!v) throw Error(Code::config, fmt::format("opt_param_scheduler does not say {}", key), where, kWithoutState);
     return *v;
   };
   const auto samples = [&](const char* key) { return whole_of(scalar_of(file, need(key)), key, where); };

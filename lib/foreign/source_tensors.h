@@ -99,10 +99,14 @@ struct Converted {
 //   needs  the weight is there   fails  as Reader::read
 void read_weight(const Reader& reader, const std::string& name, const Box& box, std::byte* out);
 
+// The way out where what an optimizer keeps cannot be taken.
+inline constexpr const char* kWithoutState = "--weights-only converts without what the optimizer keeps";
+
 // Write it. Weights keep their bits and dtypes.
 //   fails  Error{config}: tensors missing, left over, of another shape or of no floating type, copies that differ, all
 //          named, and nothing is left; Error{io}; what `read` throws
-//   cost   every byte is read once and written once, a copy once more; 64 MiB
+//   cost   every byte is read once and written once; copies, and weights with the master weights that must round to them,
+//          once more; 64 MiB
 Converted import_tensors(const SourceTensors& sources, const NativeImport& what, const BytesDone& progress = {});
 // The same of an open one.
 Converted import_model(ForeignModel model, const ModelImport& what, const BytesDone& progress = {});

@@ -3,7 +3,8 @@
 //
 // Two forms are read: the zip archive of PyTorch 1.6 and later (data.pkl, data/0, data/1 ..., byteorder), and the older one
 // of five pickles with the storages behind them. Nothing of the pickle is executed (foreign/pickle.h). A tensor is found in the
-// graph by its call of torch._utils._rebuild_tensor_v2 (or _v3, or _rebuild_parameter around one); views may share a storage,
+// graph by its call of torch._utils._rebuild_tensor_v2 (or _v3, or _rebuild_parameter or
+// torch._tensor._rebuild_from_type_v2, of a Parameter or Tensor, around one); views may share a storage,
 // lie apart from each other in it or be transposed. Storages are little-endian, and read where they are mapped.
 // Code: foreign/torch_file.cc, foreign/torch_tensor.cc. Tests: tests/foreign/torch_file_test.cc.
 

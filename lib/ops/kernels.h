@@ -1,8 +1,7 @@
 #pragma once
 // One table of kernels a backend: what the public functions of ops/*.h call after checking their arguments.
 //
-// Each backend fills the whole table with designated initialisers; g++ rejects a forgotten row and a test asserts that
-// no slot is null. Adding an op is a field here and a line in each table.
+// A kernel that a backend does not define is an error of the linker. Adding an op is a row of MT_EACH_KERNEL.
 // Code: ops/kernels.cc; tables: ops/cpu/kernels.cc, ops/cuda/kernels.cu. Tests: tests/ops/kernels_test.cc.
 
 #include "ops/activation.h"
@@ -30,53 +29,39 @@ struct FillArgs {
   double value;
 };
 
+// Every kernel by name and arguments: fields, declarations and rows of the tables are made of this.
+#define MT_EACH_KERNEL(X)                                                                                       \
+  X(gemm, GemmArgs) X(embedding_forward, EmbeddingForwardArgs) X(embedding_backward, EmbeddingBackwardArgs)     \
+  X(rms_norm_forward, RmsNormForwardArgs) X(rms_norm_backward, RmsNormBackwardArgs)                             \
+  X(layer_norm_forward, LayerNormForwardArgs) X(layer_norm_backward, LayerNormBackwardArgs)                     \
+  X(rotary, RotaryArgs) X(attention_forward, AttentionForwardArgs) X(attention_backward, AttentionBackwardArgs) \
+  X(attention_merge, AttentionMergeArgs) X(activation_forward, ActivationForwardArgs)                           \
+  X(activation_backward, ActivationBackwardArgs) X(bias_dropout_add_forward, BiasDropoutAddForwardArgs)         \
+  X(bias_dropout_add_backward, BiasDropoutAddBackwardArgs) X(add, AddArgs) X(scale, ScaleArgs)                  \
+  X(fill, FillArgs) X(cast, CastArgs) X(column_sum, ColumnSumArgs) X(cross_entropy_max, CrossEntropyMaxArgs)    \
+  X(cross_entropy_sum, CrossEntropySumArgs) X(cross_entropy_loss, CrossEntropyLossArgs) X(adamw, AdamwArgs)     \
+  X(adamw_largest, AdamwLargestArgs) X(sgd, SgdArgs) X(lion, LionArgs) X(muon_momentum, MuonMomentumArgs)       \
+  X(sum_squares, SumSquaresArgs) X(abs_max, AbsMaxArgs) X(fp8_round, Fp8RoundArgs)
+
 struct Kernels {
-  Kernel<GemmArgs> gemm;
-  Kernel<EmbeddingForwardArgs> embedding_forward;
-  Kernel<EmbeddingBackwardArgs> embedding_backward;
-  Kernel<RmsNormForwardArgs> rms_norm_forward;
-  Kernel<RmsNormBackwardArgs> rms_norm_backward;
-  Kernel<LayerNormForwardArgs> layer_norm_forward;
-  Kernel<LayerNormBackwardArgs> layer_norm_backward;
-  Kernel<RotaryArgs> rotary;
-  Kernel<AttentionForwardArgs> attention_forward;
-  Kernel<AttentionBackwardArgs> attention_backward;
-  Kernel<AttentionMergeArgs> attention_merge;
-  Kernel<ActivationForwardArgs> activation_forward;
-  Kernel<ActivationBackwardArgs> activation_backward;
-  Kernel<BiasDropoutAddForwardArgs> bias_dropout_add_forward;
-  Kernel<BiasDropoutAddBackwardArgs> bias_dropout_add_backward;
-  Kernel<AddArgs> add;
-  Kernel<ScaleArgs> scale;
-  Kernel<FillArgs> fill;
-  Kernel<CastArgs> cast;
-  Kernel<ColumnSumArgs> column_sum;
-  Kernel<CrossEntropyMaxArgs> cross_entropy_max;
-  Kernel<CrossEntropySumArgs> cross_entropy_sum;
-  Kernel<CrossEntropyLossArgs> cross_entropy_loss;
-  Kernel<AdamwArgs> adamw;
-  Kernel<AdamwLargestArgs> adamw_largest;
-  Kernel<SgdArgs> sgd;
-  Kernel<LionArgs> lion;
-  Kernel<MuonMomentumArgs> muon_momentum;
-  Kernel<SumSquaresArgs> sum_squares;
-  Kernel<AbsMaxArgs> abs_max;
-  Kernel<Fp8RoundArgs> fp8_round;
+#define MT_FIELD(name, Args) Kernel<Args> name;
+  MT_EACH_KERNEL(MT_FIELD)
+#undef MT_FIELD
 };
+
+// In the namespace of a backend: its kernels, to be defined there; and its table.
+#define MT_DECLARE_KERNEL(name, Args) void name(const Stream& stream, const Args& args);
+#define MT_KERNEL_ROW(name, Args) .name = name,
 
 const Kernels& kernels(DeviceKind kind);
 
 // ops/cuda/kernels.cu, or ops/absent/.   fails  Error{device} in a build without CUDA
 const Kernels& cuda_kernels();
 
-[[noreturn]] void not_there(Device device);
-
 // Run or queue `kernel` on the stream with a copy of its arguments.
-//   fails  Error{device} where the backend has no such kernel
 template <class Args>
 void dispatch(Stream& stream, Kernel<Args> Kernels::*slot, const Args& args) {
   const Kernel<Args> kernel = kernels(stream.device().kind).*slot;
-  if (!kernel) not_there(stream.device());
   stream.launch([kernel, &stream, args] { kernel(stream, args); });
 }
 

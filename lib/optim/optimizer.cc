@@ -108,7 +108,6 @@ void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t s
       const std::int64_t hi = std::min(lo + kUploadElements, shards[i].end);
       const View part = shard_master(i).rows(lo - shards[i].begin, hi - shards[i].begin);
       HostSide side(stream, part.data, part.bytes());
-      side.fetch();
       draw(stream, store_.spec(shards[i].param), seed, lo, hi, side.as<float>());
       side.store();
     }

@@ -198,7 +198,10 @@ void RunRecord::add(const std::string& line) {
   } else if (event == "step" && iteration >= 0) {
     steps[iteration] = std::move(j);
   } else if (event == "checkpoint" && iteration >= 0) {
-    checkpoints[iteration] = std::move(j);
+    Json& known = checkpoints[iteration];
+    if (known.is_object() && j.contains("durable_s"))  // the save stays what it was, and is elsewhere now, too
+      for (const char* key : {"path", "durable_s"}) known[key] = j[key];
+    else known = std::move(j);
   } else if (event == "evaluation") {
     auto name = text(j, "name");
     evaluations[{iteration, std::move(name)}] = std::move(j);

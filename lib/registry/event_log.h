@@ -3,7 +3,8 @@
 //
 //   run          once per start: run_id, tool, version, host, start time, every resolved option
 //   step         iteration, consumed_samples, loss, grad_norm, learning_rate, step_s, tokens_per_s, tflops, mfu
-//   checkpoint   iteration, path, bytes, seconds; once more with durable_s where it was saved into a fast directory first
+//   checkpoint   iteration, path, bytes, seconds; with a fast directory once more, when it is durable:
+//                path and durable_s, which join the earlier line
 //   evaluation   iteration, name and its numbers
 //   plan         what a planner chose
 //   end          status, seconds

@@ -101,10 +101,8 @@ MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint3
   auto* const slots = static_cast<std::uint64_t*>(memory_.data());
   for (std::size_t place = 0; place < merges.size(); ++place) {
     const Merge& m = merges[place];
-    if (std::max(m.left, m.right) >= kNoSymbol) {
-      throw Error(Code::data,
-                  fmt::format("token id {} in a merge: wanted below 2^{} - 1", std::max(m.left, m.right), kIdBits));
-    }
+    if (const std::int32_t largest = std::max({m.left, m.right, m.result}); largest >= kNoSymbol)
+      throw Error(Code::data, fmt::format("token id {} in a merge: wanted below 2^{} - 1", largest, kIdBits));
     const std::uint64_t pair = pair_of(m.left, m.right);
     std::uint64_t slot = slot_of(pair);
     while (slots[slot] != 0 && slots[slot] >> kNumberBits != pair) slot = (slot + 1) & mask_;
@@ -134,7 +132,7 @@ inline std::uint32_t MergeTable::find(std::int32_t left, std::int32_t right) con
 void MergeTable::set_bytes(std::span<const std::int32_t, 256> ids) {
   std::copy(ids.begin(), ids.end(), byte_ids_);
   byte_pairs_.assign(256 * 256, kNone);
-  for (std::size_t left = 0; left < 256 && mask_ > 0; ++left) {
+  for (std::size_t left = 0; left < 256; ++left) {
     for (std::size_t right = 0; right < 256; ++right) {
       if (ids[left] >= 0 && ids[right] >= 0) byte_pairs_[left << 8 | right] = find(ids[left], ids[right]);
     }
@@ -250,8 +248,7 @@ void MergeTable::append_merged(std::string_view piece, WordsOfSymbols& merged) c
 }
 
 void MergeTable::merge_all(const WordsOfSymbols& words, WordsOfSymbols& merged) const {
-  if (mask_ > 0) return merge_words(words.ends.size(), [&](std::size_t k) { return words.word(k); }, merged);
-  for (std::size_t k = 0; k < words.ends.size(); ++k) append_merged(words.word(k), merged);
+  merge_words(words.ends.size(), [&](std::size_t k) { return words.word(k); }, merged);
 }
 
 void MergeTable::merge_bytes_all(std::span<const std::string_view> pieces, WordsOfSymbols& merged) const {
@@ -260,7 +257,7 @@ void MergeTable::merge_bytes_all(std::span<const std::string_view> pieces, Words
 
 void MergeTable::merge(std::vector<std::int32_t>& symbols) const {
   const std::size_t n = symbols.size();
-  if (mask_ == 0 || n < 2) return;
+  if (n < 2) return;
   if (n <= Word::kMost) {
     Word word;
     load(symbols, word);

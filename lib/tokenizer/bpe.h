@@ -38,7 +38,6 @@ struct WordsOfSymbols {
 
 class MergeTable {
  public:
-  MergeTable() = default;
   // Of two merges of one pair the last wins, as in tokenizer.json readers.
   //   fails  Error{data}: an id of 2^21 - 1 or more, 2^22 merges or more
   //   cost   20 to 36 bytes a merge

@@ -51,7 +51,8 @@ class PlacedPieces {
   const char* end_;
 };
 
-// Ids of a batch as they are found, and the places among them where others belong.
+// Ids of a batch as they are found, and the places among them where others belong. Those of a long word take no more room.
+static_assert(LongWordCache::kInlineIds <= WordCache::kInlineIds);
 struct FoundIds {
   struct Gap {
     std::uint32_t at, begin, size;  // size 0: of the new piece number `begin`; else of `spilled`

@@ -72,6 +72,8 @@ class Unigram {
   // other by more than rounding can make are remembered with their ids, and the score is added up along them as the
   // library does it. All others are worked out from the score at which they stand.
   //   needs  words_stand_apart(); caches that nothing else writes
+  //   fails  as encode
+  //   cost   one look-up for a word that is remembered; two walks for one that is not and has near ties
   void encode_words(std::string_view text, UnigramCaches caches, std::vector<std::int32_t>& ids) const;
   bool words_stand_apart() const { return words_stand_apart_; }
 

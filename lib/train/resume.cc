@@ -9,27 +9,30 @@
 
 namespace mt {
 
-std::optional<Resolved> newer_local(const TrainingOptions& o) {
+std::optional<Resolved> newer_local(const TrainingOptions& o, std::string* passed_over) {
   std::error_code ec;
   const auto same = [&](const std::string& a, const std::string& b) {
     return std::filesystem::weakly_canonical(a, ec) == std::filesystem::weakly_canonical(b, ec);
   };
   if (o.save_local.empty() || o.load.empty() || o.ckpt_step || !same(o.load, o.save)) return std::nullopt;
+  std::optional<Resolved> local;
   try {
-    if (holds_no_checkpoint(o.save_local)) return std::nullopt;
-    Resolved local = resolve(o.save_local);
-    const bool first = holds_no_checkpoint(o.load);
-    if (!first && resolve(o.load).iteration >= local.iteration) return std::nullopt;
-    return local;
-  } catch (const Error&) {  // what is durable counts
-    return std::nullopt;
+    if (!holds_no_checkpoint(o.save_local)) local = resolve(o.save_local);
+  } catch (const Error& e) {  // what is durable counts
+    if (passed_over) *passed_over = fmt::format("passed over {}: {}", o.save_local, e.what());
   }
+  if (!local || holds_no_checkpoint(o.load)) return local;
+  if (resolve(o.load).iteration >= local->iteration) return std::nullopt;
+  return local;
 }
 
 Resolved resolve_load(const TrainingOptions& o) {
-  if (auto local = newer_local(o)) return std::move(*local);
+  std::string passed_over;
   try {
-    return resolve(o.load, o.ckpt_step);
+    if (auto local = newer_local(o, &passed_over)) return std::move(*local);
+    Resolved named = resolve(o.load, o.ckpt_step);
+    if (!passed_over.empty()) named.ignored.push_back(std::move(passed_over));
+    return named;
   } catch (const Error& e) {
     if (o.load_if_present || !holds_no_checkpoint(o.load)) throw;
     throw Error(e.code(), e.message(), e.where(), "on a first start --load-if-present begins without one");

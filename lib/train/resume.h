@@ -13,10 +13,11 @@
 namespace mt {
 
 // The checkpoint of save_local that a run which goes on from where it saves takes: newer than the newest in `load`.
-//   gives  nothing also where `load` is not `save`, or ckpt_step asks; a save_local that cannot be read is `load`'s matter
-std::optional<Resolved> newer_local(const TrainingOptions& options);
+//   passed_over  what is wrong with one that cannot be taken, a sentence for the log; null: not wanted
+//   gives        nothing also where `load` is not `save`, or ckpt_step asks
+std::optional<Resolved> newer_local(const TrainingOptions& options, std::string* passed_over = nullptr);
 
-// The checkpoint that `load` names, or newer_local().
+// The checkpoint that `load` names, or newer_local(); a save_local that cannot be read is among what was ignored.
 //   fails  as resolve(); where none was ever saved the hint is load_if_present
 Resolved resolve_load(const TrainingOptions& options);
 

@@ -9,7 +9,6 @@
 #include "engine/checkpoint.h"
 #include "engine/save_agreement.h"
 #include "train/remembered_options.h"
-#include "train/resume.h"
 
 namespace mt {
 
@@ -56,18 +55,25 @@ void report(TrainingRun& run, const DurableIteration& copied) {
   if (run.report) run.report->durable(path_of(run.options.save, copied.iteration), copied);
 }
 
-// A save is complete: the copy of it begins, after the one before.
-void saved(TrainingRun& run, const SavedIteration& saved) {
-  if (run.durable_copy) {
-    if (const auto copied = run.durable_copy->finish()) report(run, *copied);
-    run.durable_copy->start(saved.iteration);
-  }
+void report(TrainingRun& run, const SavedIteration& saved) {
   if (!run.report) return;
   run.report->checkpoint(path_of(first_target(run.options).root, saved.iteration), saved);
   const auto& w = saved.written;
   if (codec_of(run.options.ckpt_codec) != Codec::none && w.file_bytes > 0)
     log::info("packed to {:.1f} % of {} bytes, {:.2f} GB/s with the disk", 100.0 * static_cast<double>(w.file_bytes) /
               static_cast<double>(w.tensor_bytes), w.tensor_bytes, static_cast<double>(w.tensor_bytes) / w.seconds / 1e9);
+}
+
+// A save is complete: the copy of it begins. The one before has ended, or this save had not begun.
+void hand_on(TrainingRun& run, const SavedIteration& saved) {
+  report(run, saved);
+  if (run.durable_copy) run.durable_copy->start(saved.iteration);
+}
+
+// The run starts from what was saved into `dir`.
+bool comes_from(const Reader* reader, const std::string& dir) {
+  std::error_code ec;
+  return reader && fs::equivalent(reader->dir().parent_path(), dir, ec);
 }
 
 // Of a run that does not continue what lies in --save: the first iteration it can write there.
@@ -99,8 +105,7 @@ void lock_local(TrainingRun& run, const Reader* reader) {
   const auto& o = run.options;
   try {
     // A run that goes on from --save goes on with what was on its way there.
-    const auto free_from = first_save(o, reader);
-    run.local_lock.emplace(o.save_local, newer_local(o) ? std::nullopt : free_from);
+    run.local_lock.emplace(o.save_local, comes_from(reader, o.save_local) ? std::nullopt : first_save(o, reader));
   } catch (const Error& e) {
     throw Error(e.code(), e.message(), e.where(), "name another --save-local, or remove it");
   }
@@ -128,9 +133,8 @@ void prepare_saves(TrainingRun& run, const Reader* reader) {
     run.async_saver = std::make_unique<AsyncSaver>(first_target(o), TrainingState{run.stream, run.groups, *run.store, *run.optimizer});
   if (o.save_local.empty()) return;
   run.durable_copy = std::make_unique<DurableCopy>(
-      o.save_local, SaveTarget{o.save, o.save_retain_interval, codec_of(o.ckpt_codec)}, run.stream, run.world);
-  std::error_code ec;
-  if (!reader || !fs::equivalent(reader->dir().parent_path(), o.save_local, ec)) return;
+      o.save_local, SaveTarget{o.save, o.save_retain_interval}, run.stream, run.world);
+  if (!comes_from(reader, o.save_local)) return;
   if (run.speaks()) log::info("iteration {} is not in {} yet: it is copied there", reader->manifest().meta.iteration, o.save);
   run.durable_copy->start(reader->manifest().meta.iteration);
 }
@@ -149,21 +153,21 @@ void save_checkpoint(TrainingRun& run) {
   if (run.async_saver) return run.async_saver->start(meta);
   const auto start = Clock::now();
   const auto written = save_training(first_target(run.options), meta, {run.stream, run.groups, *run.store, *run.optimizer});
-  saved(run, {meta.iteration, written, seconds_since(start), seconds_since(start)});
+  hand_on(run, {meta.iteration, written, seconds_since(start), seconds_since(start)});
 }
 
 void follow_save(TrainingRun& run) {
   if (run.durable_copy)
     if (const auto copied = run.durable_copy->poll()) report(run, *copied);
   if (!run.async_saver) return;
-  if (const auto done = run.async_saver->poll()) saved(run, *done);
+  if (const auto done = run.async_saver->poll()) hand_on(run, *done);
 }
 
 void finish_save(TrainingRun& run) {
   const auto under_way = [](const auto& save) { return save && save->under_way(); };
   if (under_way(run.async_saver) || under_way(run.durable_copy)) run.phase("save");
   if (run.async_saver)
-    if (const auto done = run.async_saver->finish()) saved(run, *done);
+    if (const auto done = run.async_saver->finish()) hand_on(run, *done);
   if (run.durable_copy)
     if (const auto copied = run.durable_copy->finish()) report(run, *copied);
 }

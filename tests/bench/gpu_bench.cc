@@ -293,8 +293,10 @@ int main(int argc, char** argv) {
     Bench b;
     for (int i = 1; i < argc; ++i) {
       if (std::strcmp(argv[i], "--small") == 0) b.small = true;
-      else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) b.json = std::fopen(argv[++i], "w");
-      else return std::fprintf(stderr, "bench_gpu [--small] [--json FILE]\n"), 2;
+      else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
+        b.json = std::fopen(argv[++i], "w");
+        if (b.json == nullptr) return std::fprintf(stderr, "bench_gpu: %s cannot be written\n", argv[i]), 5;
+      } else return std::fprintf(stderr, "bench_gpu [--small] [--json FILE]\n"), 2;
     }
     limits(b);
     products(b);

@@ -15,5 +15,6 @@ foreach(suffix "" _emulated)
   target_compile_options(bench_gpu${suffix} PRIVATE ${MT_WARNINGS})
   target_link_libraries(bench_gpu${suffix} PRIVATE mt_ops)
 endforeach()
+set_target_properties(bench_gpu_emulated PROPERTIES EXCLUDE_FROM_ALL FALSE)  # the nightly gpu.sh starts it
 target_sources(bench_gpu_emulated PRIVATE $<TARGET_OBJECTS:mt_cuda_emulated>)
 target_link_libraries(bench_gpu_emulated PRIVATE mt_cuda_emulation)

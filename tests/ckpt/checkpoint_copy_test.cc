@@ -69,6 +69,8 @@ TEST(CheckpointCopy, AFileThatIsGoneOrShortIsRefusedByName) {
   const auto to = begin_save(dir / "b", 3);
   fs::resize_file(from / m.files[0].name, 1000);
   EXPECT_NE(refusal([&] { copy_data_file(from, to, m.files[0]); }, Code::corrupt).find("1000 of"), std::string::npos);
+  fs::resize_file(from / m.files[0].name, m.files[0].bytes + 1);
+  EXPECT_NE(refusal([&] { copy_data_file(from, to, m.files[0]); }, Code::corrupt).find("longer than"), std::string::npos);
   fs::remove(from / m.files[0].name);
   EXPECT_NE(refusal([&] { copy_data_file(from, to, m.files[0]); }, Code::io).find(m.files[0].name), std::string::npos);
 }

@@ -236,6 +236,9 @@ TEST_F(IterationsTest, OtherFormatsAreToldByTheirFiles) {
   EXPECT_EQ(make("d", {"config.json", "model.safetensors"}), CheckpointFormat::hugging_face);
   EXPECT_EQ(make("e", {"manifest.json", "metadata.json"}), CheckpointFormat::native);
   EXPECT_EQ(make("f", {"readme"}), CheckpointFormat::unknown);
+  EXPECT_EQ(make("g", {"params.json", "consolidated.00.pth"}), CheckpointFormat::meta);
+  std::ofstream(root_ / "model.gguf") << "GGUF and more";
+  EXPECT_EQ(detect_format(root_ / "model.gguf"), CheckpointFormat::gguf);
   EXPECT_CONTAINS(refusal(root_ / "d", Code::config), "holds a Hugging Face checkpoint");
   make("iter_0000030", {"metadata.json"});
   tracker("30");

@@ -163,7 +163,10 @@ TEST_F(Resume, goes_on_to_the_same_bytes_however_often_and_wherever_it_is_killed
 
 TEST_F(Resume, another_input_option_or_tokenizer_is_refused_and_named) {
   // How long the run takes is the machine's affair: waits of 0.5 to 40 ms, again and again, until one falls inside it.
-  const auto has_journal = [&] { return EncodeJournal::find(dir_ / "out/a_text_document.journal").has_value(); };
+  const auto has_journal = [&] {  // with an entry: one killed before its first is begun from the start
+    const auto found = EncodeJournal::find(dir_ / "out/a_text_document.journal");
+    return found && found->last;
+  };
   for (int n = 0; n < 2000 && !has_journal(); ++n) {
     fs::remove_all(dir_ / "out");
     fs::create_directory(dir_ / "out");

@@ -32,7 +32,11 @@ inline ExpectedTensors read_expected(const std::filesystem::path& path) {
   return out;
 }
 
-inline ExpectedTensors tensors_of_checkpoint(const std::filesystem::path& dir) {
+inline std::string name_of(const TensorEntry& t) { return t.name; }
+// "master/decoder…": where a checkpoint holds more than weights.
+inline std::string kind_and_name_of(const TensorEntry& t) { return t.kind + "/" + t.name; }
+
+inline ExpectedTensors tensors_of_checkpoint(const std::filesystem::path& dir, std::string (*key)(const TensorEntry&) = name_of) {
   ExpectedTensors out;
   const Reader reader(dir);
   for (const auto& t : reader.manifest().tensors) {
@@ -43,7 +47,7 @@ inline ExpectedTensors tensors_of_checkpoint(const std::filesystem::path& dir) {
     reader.read({&q, 1});
     std::string shape;
     for (const auto d : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(d);
-    out[t.name] = {shape, fmt::format("{:08x}", zip_crc(0, bytes))};
+    out[key(t)] = {shape, fmt::format("{:08x}", zip_crc(0, bytes))};
   }
   return out;
 }

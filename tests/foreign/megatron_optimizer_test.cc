@@ -20,29 +20,14 @@ using test::TemporaryDirectory;
 
 fs::path of_case(const std::string& name) { return golden("megatron_optimizer") / name; }
 
-test::ExpectedTensors tensors_by_kind(const fs::path& dir) {
-  test::ExpectedTensors out;
-  const Reader reader(dir);
-  for (const auto& t : reader.manifest().tensors) {
-    std::vector<std::byte> bytes(t.bytes());
-    TensorRequest q;
-    q.what = {t.name, t.kind, t.dtype, t.shape, whole(t.shape)};
-    q.out = bytes.data();
-    reader.read({&q, 1});
-    std::string shape;
-    for (const auto d : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(d);
-    out[t.kind + "/" + t.name] = {shape, fmt::format("{:08x}", zip_crc(0, bytes))};
-  }
-  return out;
-}
-
 TEST(MegatronOptimizer, EveryMomentAndMasterWeightOfEveryFormIsWhereItWas) {
   for (const char* name : {"torch", "torch-interleaved", "torch-f32", "torch-experts", "torch-distributed", "torch-distributed-interleaved", "dist", "dist-f32",
                            "dist-experts", "dist-fully", "dist-buckets", "dist-gathered"}) {
     SCOPED_TRACE(name);
     const TemporaryDirectory dir;
     const auto done = import_megatron({of_case(name), dir / "native", std::nullopt, std::nullopt, "test"});
-    EXPECT_EQ(tensors_by_kind(done.path), test::read_expected(of_case(name) / "expected.tsv"));
+    EXPECT_EQ(test::tensors_of_checkpoint(done.path, test::kind_and_name_of),
+              test::read_expected(of_case(name) / "expected.tsv"));
     const Reader reader(done.path);
     const auto& meta = reader.manifest().meta;
     EXPECT_EQ(meta.iteration, 3);

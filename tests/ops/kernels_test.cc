@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/test_device.h"
 #include "ops/cpu/vector/vector.h"
 
 namespace mt::ops {
@@ -21,6 +22,7 @@ int null_slots(const Table& table) {
 
 TEST(Kernels, EveryBackendFillsEverySlot) {
   EXPECT_EQ(null_slots(kernels(DeviceKind::cpu)), 0);
+  EXPECT_EQ(null_slots(kernels(test::test_device().kind)), 0);
 #if defined(__x86_64__)
   EXPECT_EQ(null_slots(cpu::avx2::kVector), 0);
   EXPECT_EQ(null_slots(cpu::avx512::kVector), 0);

@@ -104,7 +104,10 @@ TEST(MergeTable, of_two_merges_of_a_pair_the_last_wins) {
   EXPECT_EQ(word, std::vector<std::int32_t>{3});
 }
 
-TEST(MergeTable, refuses_ids_it_cannot_pack) { EXPECT_THROW(MergeTable(std::vector<Merge>{{1 << 21, 1, 2}}), Error); }
+TEST(MergeTable, refuses_ids_it_cannot_pack) {
+  EXPECT_THROW(MergeTable(std::vector<Merge>{{1 << 21, 1, 2}}), Error);
+  EXPECT_THROW(MergeTable(std::vector<Merge>{{0, 1, 1 << 21}}), Error) << "what a merge makes is a symbol, too";
+}
 
 }  // namespace
 }  // namespace mt::tokenizer

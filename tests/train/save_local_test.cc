@@ -8,6 +8,7 @@
 #include "ckpt/iterations.h"
 #include "ckpt/store.h"
 #include "ckpt/verify.h"
+#include "train/resume.h"
 #include "train/tiny_run.h"
 
 namespace mt {
@@ -89,6 +90,7 @@ TEST(SaveLocal, ALostOrDamagedLocalDirectoryIsNoMatter) {
     else fs::remove_all(o.save_local);
     take_back_to(o.save, 10, 8);
     o.load = o.save;
+    EXPECT_EQ(resolve_load(o).ignored.size(), damaged ? 1u : 0u) << "what is damaged is said";
     EXPECT_EQ(test::run_tiny(o, 2).loss.size(), 2u) << "from iteration 8";
     EXPECT_EQ(iterations_in(o.save), (std::vector<std::int64_t>{4, 8, 10}));
   }

@@ -74,13 +74,28 @@ std::byte* acquire(int device, std::size_t bytes) {
   return data;
 }
 
-void give_back(int device, std::byte* data, std::size_t) { memory_cache(device).give_back(data); }
+// For destructors: that a device is lost is said by the next call that may throw.
+template <class F>
+void quietly(const F& f) noexcept {
+  try {
+    f();
+  } catch (const Error&) {
+  }
+}
+
+void give_back(int device, std::byte* data, std::size_t) {
+  quietly([&] { memory_cache(device).give_back(data); });
+}
 
 std::byte* acquire_pinned(std::size_t bytes) {
   need(0);
   std::byte* data = cuda::take_pinned(bytes);
   if (data) __builtin_memset(data, 0, bytes);
   return data;
+}
+
+void release_pinned(std::byte* data, std::size_t bytes) {
+  quietly([&] { cuda::give_back_pinned(data, bytes); });
 }
 
 void* make_stream(int device) {
@@ -93,9 +108,11 @@ void* make_stream(int device) {
 }
 
 void destroy_stream(int device, void* stream) {
-  use_device(device);
-  memory_cache(device).remove_stream(stream_of(stream));
-  check(cudaStreamDestroy(stream_of(stream)), "cudaStreamDestroy", device);
+  quietly([&] {
+    use_device(device);
+    memory_cache(device).remove_stream(stream_of(stream));
+    check(cudaStreamDestroy(stream_of(stream)), "cudaStreamDestroy", device);
+  });
 }
 
 void synchronize_stream(int device, void* stream) {
@@ -109,7 +126,9 @@ void* make_event(int device) {
   return event;
 }
 
-void destroy_event(int device, void* event) { check(cudaEventDestroy(event_of(event)), "cudaEventDestroy", device); }
+void destroy_event(int device, void* event) {
+  quietly([&] { check(cudaEventDestroy(event_of(event)), "cudaEventDestroy", device); });
+}
 
 void record_event(int device, void* event, void* stream) {
   use_device(device);
@@ -158,7 +177,7 @@ const DeviceBackend& cuda_backend() {
       .acquire = cuda::acquire,
       .give_back = cuda::give_back,
       .acquire_pinned = cuda::acquire_pinned,
-      .give_back_pinned = cuda::give_back_pinned,
+      .give_back_pinned = cuda::release_pinned,
       .make_stream = cuda::make_stream,
       .destroy_stream = cuda::destroy_stream,
       .synchronize_stream = cuda::synchronize_stream,

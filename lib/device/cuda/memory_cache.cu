@@ -1,6 +1,7 @@
 #include "device/cuda/memory_cache.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 
 #include "base/error.h"
@@ -192,6 +193,11 @@ namespace {
 // wants all of them: it watches for who touches memory given back.
 constexpr std::size_t kMostPinned = kEmulated ? 0 : 64, kLargestPinned = std::size_t{64} << 20;
 
+// Sizes go up to a power of two, so that one block serves many; a large one keeps its own.
+std::size_t block_bytes(std::size_t bytes) {
+  return kEmulated || bytes > kLargestPinned ? bytes : std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+}
+
 struct PinnedBlock {
   std::byte* data;
   std::size_t bytes;
@@ -200,6 +206,10 @@ struct PinnedBlock {
     for (auto& [cache, events] : pending)
       if (!cache->is_past(events, false)) return false;
     return true;
+  }
+  void free() {
+    for (auto& [cache, events] : pending) cache->is_past(events, true);
+    check(cudaFreeHost(data), "cudaFreeHost", -1);
   }
 };
 struct PinnedCache {
@@ -213,7 +223,8 @@ PinnedCache& pinned_cache() {
 
 }  // namespace
 
-std::byte* take_pinned(std::size_t bytes) {
+std::byte* take_pinned(std::size_t wanted) {
+  const std::size_t bytes = block_bytes(wanted);
   PinnedCache& c = pinned_cache();
   const std::lock_guard lock(c.mutex);
   const auto at = std::find_if(c.blocks.begin(), c.blocks.end(),
@@ -224,7 +235,14 @@ std::byte* take_pinned(std::size_t bytes) {
     return data;
   }
   void* fresh = nullptr;
-  const cudaError_t error = cudaHostAlloc(&fresh, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  const auto allocate = [&] { return cudaHostAlloc(&fresh, bytes, cudaHostAllocPortable | cudaHostAllocMapped); };
+  cudaError_t error = allocate();
+  if (error == cudaErrorMemoryAllocation && !c.blocks.empty()) {
+    cudaGetLastError();
+    for (PinnedBlock& b : c.blocks) b.free();
+    c.blocks.clear();
+    error = allocate();
+  }
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return nullptr;
@@ -234,7 +252,7 @@ std::byte* take_pinned(std::size_t bytes) {
 }
 
 void give_back_pinned(std::byte* data, std::size_t bytes) {
-  PinnedBlock block{data, bytes, {}};
+  PinnedBlock block{data, block_bytes(bytes), {}};
   {
     Caches& all = caches();
     const std::lock_guard lock(all.mutex);
@@ -243,12 +261,8 @@ void give_back_pinned(std::byte* data, std::size_t bytes) {
   }
   PinnedCache& c = pinned_cache();
   const std::lock_guard lock(c.mutex);
-  if (bytes <= kLargestPinned && c.blocks.size() < kMostPinned) {
-    c.blocks.push_back(std::move(block));
-    return;
-  }
-  for (auto& [cache, events] : block.pending) cache->is_past(events, true);
-  check(cudaFreeHost(data), "cudaFreeHost", -1);
+  if (block.bytes <= kLargestPinned && c.blocks.size() < kMostPinned) c.blocks.push_back(std::move(block));
+  else block.free();
 }
 
 }  // namespace mt::cuda

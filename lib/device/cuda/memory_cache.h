@@ -65,7 +65,7 @@ class MemoryCache {
 // That of a device; lives until the process ends.
 MemoryCache& memory_cache(int device);
 
-// Pinned memory in the same way, of equal sizes, past the streams of all devices.   give null when the host has no more
+// Pinned memory in the same way, in powers of two up to 64 MiB, past the streams of all devices.   give null when the host has no more
 std::byte* take_pinned(std::size_t bytes);
 void give_back_pinned(std::byte* data, std::size_t bytes);
 

@@ -7,21 +7,14 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "device/buffer.h"
 #include "device/cuda/launch.h"
+#include "pinned.h"
 
 namespace mt::cuda {
 namespace {
 
-const Device kDevice{DeviceKind::cuda, 0};
-
-template <class T>
-struct Pinned {
-  Buffer buffer;
-  explicit Pinned(std::size_t n) : buffer(kDevice, n * sizeof(T), Memory::pinned) {}
-  T* data() const { return reinterpret_cast<T*>(buffer.data()); }
-  T& operator[](std::size_t i) const { return data()[i]; }
-};
+using test::Pinned;
+constexpr Device kDevice = test::kEmulatedDevice;
 
 __global__ void note_indices(unsigned* out) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "device/buffer.h"
 #include "device/cuda/launch.h"
 #include "ops/cuda/ptx.h"
+#include "pinned.h"
 
 namespace mt::ops::cuda {
 namespace {
@@ -16,15 +16,8 @@ namespace {
 using mt::cuda::launch;
 using mt::cuda::shared_mem;
 
-const Device kDevice{DeviceKind::cuda, 0};
-
-template <class T>
-struct Pinned {
-  Buffer buffer;
-  explicit Pinned(std::size_t n) : buffer(kDevice, n * sizeof(T), Memory::pinned) {}
-  T* data() const { return reinterpret_cast<T*>(buffer.data()); }
-  T& operator[](std::size_t i) const { return data()[i]; }
-};
+using test::Pinned;
+constexpr Device kDevice = test::kEmulatedDevice;
 
 // C[16, 8] += A[16, 16]·B[16, 8], all row-major; A by load_matrices, B by the transposing one, C as the layout says.
 template <class T>
