@@ -105,6 +105,8 @@ int run(const Arguments& a, bool json) {
                               codec_of(a.codec.empty() ? "none" : a.codec)};
   const auto dir = reshard(reader, a.save, resharding, [&](std::uint64_t done, std::uint64_t) { progress.update(done); });
   progress.finish();
+  if (const auto n = reader.num_overflowed(); n > 0)
+    log::warn("{} finite elements are too large for {} and were stored as infinity", n, a.dtype);
   const auto seconds = seconds_since(start);
   index.record({run_event("mt-reshard", cli::version(), a.resolved),
                 {{"event", "checkpoint"}, {"iteration", from.iteration}, {"path", dir.string()}, {"bytes", total}, {"seconds", seconds}},

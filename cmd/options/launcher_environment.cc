@@ -38,6 +38,9 @@ void check_launcher_environment(int local_ranks, const Environment& env) {
   const auto mpi_rank = number(env, {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"});
   const auto mpi_size = number(env, {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}, 1);
   const auto rank = number(env, {"RANK"}), world = number(env, {"WORLD_SIZE"}, 1);
+  if (rank && world && rank->value >= world->value)
+    throw Error(Code::config, fmt::format("RANK is {} in the environment, WORLD_SIZE is {}: ranks count from 0", rank->value,
+                                          world->value), "", "unset both, or let a launcher set them");
   if (mpi_rank) {
     for (const auto& [theirs, ours] : {std::pair{world, mpi_size}, {rank, mpi_rank}})
       if (theirs && ours && theirs->value != ours->value)

@@ -16,7 +16,7 @@ namespace mt::options {
 using Environment = std::function<const char*(const char*)>;
 
 // Before ranks start.   needs  local_ranks as --local-ranks says, 0 when not given
-//   fails  Error{config}: a variable is no whole number; RANK or WORLD_SIZE differ from MPI's; Error{comm}: torchrun or
+//   fails  Error{config}: a variable is no whole number; RANK or WORLD_SIZE differ from MPI's, or from each other; Error{comm}: torchrun or
 //          Slurm started several processes and no MPI connects them, or Slurm has room for several tasks and this is the
 //          batch script or a shell; with the numbers and how to start
 void check_launcher_environment(int local_ranks, const Environment& env);

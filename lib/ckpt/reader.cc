@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -74,14 +75,17 @@ void store_from_double(DType t, double v, std::byte* p) {
   }
 }
 
-void convert(DType from, const std::byte* src, DType to, std::byte* dst, std::int64_t count) {
+// Gives how many finite elements became infinite.
+std::int64_t convert(DType from, const std::byte* src, DType to, std::byte* dst, std::int64_t count) {
   const auto a = bytes_of(from, 1), b = bytes_of(to, 1);
+  std::int64_t overflowed = 0;
   if (from == DType::f32 && to == DType::bf16) {
     for (std::int64_t i = 0; i < count; ++i) {
       float f;
       std::memcpy(&f, src + i * 4, 4);
       const auto h = to_bf16(f);
       std::memcpy(dst + i * 2, &h, 2);
+      overflowed += std::isfinite(f) && !std::isfinite(to_f32(h));
     }
   } else if (from == DType::bf16 && to == DType::f32) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -91,14 +95,21 @@ void convert(DType from, const std::byte* src, DType to, std::byte* dst, std::in
       std::memcpy(dst + i * 4, &f, 4);
     }
   } else {
-    for (std::int64_t i = 0; i < count; ++i) store_from_double(to, load_as_double(from, src + i * a), dst + i * b);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double v = load_as_double(from, src + i * a);
+      store_from_double(to, v, dst + i * b);
+      overflowed += std::isfinite(v) && !std::isfinite(load_as_double(to, dst + i * b));
+    }
   }
+  return overflowed;
 }
 
 class ReadJob {
  public:
   ReadJob(const fs::path& dir, const Manifest& manifest, bool verify, ChunkCache* cache)
       : dir_(dir), manifest_(manifest), verify_(verify), cache_(cache) {}
+
+  std::int64_t num_overflowed() const { return overflowed_; }
 
   void plan(std::span<const TensorRequest> requests) {
     std::map<const TensorEntry*, std::vector<const TensorRequest*>> by_tensor;
@@ -209,7 +220,7 @@ class ReadJob {
   }
 
   // `bytes` holds the shard's bytes from `first` on.
-  static void place(const ShardRead& r, const Piece& p, const std::byte* bytes, std::uint64_t first) {
+  void place(const ShardRead& r, const Piece& p, const std::byte* bytes, std::uint64_t first) {
     const auto& q = *p.request;
     const auto from = r.tensor->dtype, to = q.what.dtype;
     const auto src_elem = bytes_of(from, 1), dst_elem = bytes_of(to, 1);
@@ -219,7 +230,7 @@ class ReadJob {
       const auto* s = bytes + (src * src_elem - static_cast<std::int64_t>(first));
       auto* d = q.out + (rows ? dst / row * q.row_stride_bytes + dst % row * dst_elem : dst * dst_elem);
       if (from == to) std::memcpy(d, s, static_cast<std::size_t>(count * src_elem));
-      else convert(from, s, to, d, count);
+      else overflowed_ += convert(from, s, to, d, count);
     });
   }
 
@@ -254,6 +265,7 @@ class ReadJob {
   std::vector<ChunkTask> tasks_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> failed_{false};
+  std::atomic<std::int64_t> overflowed_{0};
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };
@@ -323,6 +335,7 @@ void Reader::read(std::span<const TensorRequest> requests) const {
   ReadJob job(dir_, manifest_, options_.verify, cache_.get());
   job.plan(requests);
   job.run(thread_count(options_.num_threads));
+  overflowed_ += job.num_overflowed();
 }
 
 }  // namespace mt

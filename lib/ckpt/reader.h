@@ -6,6 +6,7 @@
 // lies in its destination as it lies in the file is read straight into place.
 // Code: ckpt/reader.cc, ckpt/box_copy.h. Tests: tests/ckpt/reader_test.cc, tests/ckpt/reshard_test.cc.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -59,11 +60,15 @@ class Reader {
   //   cost   each touched chunk is read once; scratch memory of one chunk a thread, or of the cached ones
   void read(std::span<const TensorRequest> requests) const;
 
+  // Finite elements that became infinite in another dtype, in all reads so far.
+  std::int64_t num_overflowed() const { return overflowed_; }
+
  private:
   std::filesystem::path dir_;
   ReaderOptions options_;
   Manifest manifest_;
   std::unique_ptr<ChunkCache> cache_;
+  mutable std::atomic<std::int64_t> overflowed_{0};
 };
 
 // True for two dtypes that TensorRequest::convert may turn into each other.

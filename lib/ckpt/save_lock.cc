@@ -25,17 +25,6 @@ std::vector<IterationInfo> saved_in(const fs::path& dir) {
   return all;
 }
 
-void require_free(const fs::path& dir, std::int64_t from) {
-  const auto there = saved_in(dir);
-  if (there.empty() || there.back().iteration < from) return;
-  const bool one = std::any_of(there.begin(), there.end(), [](const auto& i) { return i.complete; });
-  throw Error(Code::config, fmt::format("holds iterations up to {} of another run, which this one would write over",
-                                        there.back().iteration),
-              dir.string(),
-              one ? fmt::format("--load {} continues it; else name another --save", dir.string())
-                  : "none of them is complete: name another --save; `mt-ckpt gc` removes what did not end");
-}
-
 void require_newest(const fs::path& dir, std::int64_t iteration, bool replace) {
   auto newest = std::int64_t{-1};
   for (const auto& i : saved_in(dir)) newest = std::max(newest, i.iteration);
@@ -68,7 +57,6 @@ FileLock locked(const fs::path& dir, bool remove) {
 // What must hold is asked before anything is made, and again when nobody else can change it.
 template <class Check>
 FileLock checked(const fs::path& dir, bool remove, Check check) {
-  require_no_iteration(dir);
   check();
   auto lock = locked(dir, remove);
   check();
@@ -77,10 +65,21 @@ FileLock checked(const fs::path& dir, bool remove, Check check) {
 
 }  // namespace
 
+void require_free(const fs::path& dir, std::optional<std::int64_t> from) {
+  require_no_iteration(dir);
+  if (!from) return;
+  const auto there = saved_in(dir);
+  if (there.empty() || there.back().iteration < *from) return;
+  const bool one = std::any_of(there.begin(), there.end(), [](const auto& i) { return i.complete; });
+  throw Error(Code::config, fmt::format("holds iterations up to {} of another run, which this one would write over",
+                                        there.back().iteration),
+              dir.string(),
+              one ? fmt::format("--load {} continues it; else name another --save", dir.string())
+                  : "none of them is complete: name another --save; `mt-ckpt gc` removes what did not end");
+}
+
 SaveLock::SaveLock(const fs::path& dir, std::optional<std::int64_t> free_from)
-    : fd_(checked(dir, false, [&] {
-            if (free_from) require_free(dir, *free_from);
-          }).release()) {}
+    : fd_(checked(dir, false, [&] { require_free(dir, free_from); }).release()) {}
 
 SaveLock::SaveLock(SaveLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 
@@ -89,6 +88,9 @@ SaveLock::~SaveLock() {
 }
 
 OneSave::OneSave(const fs::path& dir, std::int64_t iteration, bool replace)
-    : lock_(checked(dir, true, [&] { require_newest(dir, iteration, replace); })) {}
+    : lock_(checked(dir, true, [&] {
+        require_no_iteration(dir);
+        require_newest(dir, iteration, replace);
+      })) {}
 
 }  // namespace mt

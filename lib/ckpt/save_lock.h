@@ -9,6 +9,10 @@
 
 namespace mt {
 
+// What SaveLock would refuse of what lies in `dir`, with nothing made and no other process asked.
+//   fails  Error{config}, as SaveLock
+void require_free(const std::filesystem::path& dir, std::optional<std::int64_t> free_from);
+
 // Held by rank 0 for the length of a run, by flock on DIR/.lock: a killed run holds nothing.
 class SaveLock {
  public:

@@ -10,6 +10,7 @@
 #include "layout/param_spec.h"
 #include "train/pipeline_schedule.h"
 #include "train/rank_memory.h"
+#include "train/resume.h"
 #include "train/run_data.h"
 #include "train/trainer.h"
 
@@ -116,7 +117,7 @@ Json stages_json(const TrainingOptions& o, const ModelSpec& model) {
 
 void print_text(const Json& head, const Placement& placement, RankSizes& sizes) {
   for (const auto& [key, value] : head.items()) {
-    if (key == "stages" || key == "data") continue;
+    if (key == "stages" || key == "data" || key == "start") continue;
     if (value.is_array())
       for (const auto& v : value) cli::row({key, v.get<std::string>()});
     else
@@ -124,7 +125,8 @@ void print_text(const Json& head, const Placement& placement, RankSizes& sizes) 
   }
   for (const auto& s : head["stages"])
     cli::row({"stage", s["stage"].dump(), "pp " + s["pp_rank"].dump(), "chunk " + s["chunk"].dump(), s["holds"]});
-  cli::row({"data", head["data"]["checked"].get<bool>() ? "checked" : "not checked", head["data"]["words"].get<std::string>()});
+  for (const char* key : {"start", "data"})
+    cli::row({key, head[key]["checked"].get<bool>() ? "checked" : "not checked", head[key]["words"].get<std::string>()});
   for (const auto& member : head["data"]["sets"]) {
     std::vector<std::string> cells{"data"};
     for (const auto& [key, value] : member.items()) {
@@ -212,7 +214,8 @@ int dry_run(const TrainingOptions& given, int world, bool json) {
             {"flop_per_step_non_causal", flops.non_causal},
             {"not_trainable_yet", not_trainable(o)},
             {"stages", stages_json(o, model)},
-            {"data", look_at_data(o, model.vocab_size)}};
+            {"data", look_at_data(o, model.vocab_size)},
+            {"start", look_at_start(o, model)}};
   if (o.emulated_ms) head["emulated_step_ms"] = predicted_step(o, *o.emulated_ms);
   RankSizes sizes(o, model);
   json ? print_json(head, placement, sizes) : print_text(head, placement, sizes);

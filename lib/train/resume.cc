@@ -5,7 +5,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "train/remembered_data.h"
 #include "train/remembered_options.h"
+#include "train/save.h"
+#include "train/trainer.h"
 
 namespace mt {
 
@@ -68,16 +71,16 @@ LoadWhat what_to_load(const TrainingOptions& o) {
   return o.finetune || o.no_load_optim ? LoadWhat::weights : LoadWhat::everything;
 }
 
-void require_same_model(const TrainingRun& run, const Reader& reader) {
+std::string require_same_model(const TrainingOptions& o, const ModelSpec& model, const Reader& reader) {
   const std::string where = reader.dir().string();
   const Json& specs = reader.manifest().meta.specs;
-  if (!specs.contains("model")) return;
-  const auto d = model_difference(model_from_json(specs["model"], where), run.model);
-  if (!d.empty() && run.options.finetune && run.speaks())
-    log::warn("the checkpoint's model computes otherwise, {}; --use-checkpoint-args takes its shape", d);
-  if (!d.empty() && !run.options.finetune)
+  if (!specs.contains("model")) return "";
+  const auto d = model_difference(model_from_json(specs["model"], where), model);
+  if (d.empty()) return "";
+  if (!o.finetune)
     throw Error(Code::config, "the checkpoint's model is another one, " + d, where,
                 "repeat the run's model flags, or --use-checkpoint-args, or --finetune to change them on purpose");
+  return fmt::format("the checkpoint's model computes otherwise, {}; --use-checkpoint-args takes its shape", d);
 }
 
 namespace {
@@ -102,17 +105,17 @@ std::string said_by(const std::string& key) {
   return key;
 }
 
-void agree_on_schedule(TrainingRun& run, const Json& training) {
-  const auto& o = run.options;
+// `lr` is the options'; it becomes the checkpoint's where they ask for that.
+void agree_on_schedule(const TrainingOptions& o, LrSchedule& lr, const Json& training) {
   const std::string where = "the checkpoint's training state";
   const LrSchedule stored = lr_schedule_from_json(json_field<Json>(training, "lr_schedule", where), where);
   if (o.lr.use_checkpoint_scheduler) {
-    run.lr = stored;
+    lr = stored;
     return;
   }
   if (o.lr.override_scheduler) return;
-  const Json mine = to_json(run.lr), theirs = to_json(stored);
-  const bool constant_decay = run.lr.start_weight_decay == run.lr.end_weight_decay;
+  const Json mine = to_json(lr), theirs = to_json(stored);
+  const bool constant_decay = lr.start_weight_decay == lr.end_weight_decay;
   std::string clashes;
   for (const auto& [key, value] : mine.items())
     if (value != theirs[key] && !(constant_decay && key == "weight_decay_samples"))
@@ -129,11 +132,15 @@ T field_or(const Json& j, const char* key, T otherwise, const std::string& where
   return j.contains(key) ? json_field<T>(j, key, where) : otherwise;
 }
 
+const Json& state_of_run(const CheckpointMeta& meta, const std::string& where) {
+  if (meta.training.empty())
+    throw Error(Code::config, "the checkpoint holds weights and no state of a run", where, "--finetune starts a run from them");
+  return meta.training;
+}
+
 // Where the saved run stood.
 void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::string& where) {
-  const Json& t = meta.training;
-  if (t.empty())
-    throw Error(Code::config, "the checkpoint holds weights and no state of a run", where, "--finetune starts a run from them");
+  const Json& t = state_of_run(meta, where);
   run.at.iteration = run.saved_iteration = meta.iteration;
   run.at.consumed_samples = meta.consumed_samples;
   run.at.consumed_valid_samples = json_field<std::int64_t>(t, "consumed_valid_samples", where);
@@ -151,7 +158,10 @@ void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::stri
     log::warn("--seed {} is not the checkpoint's {}: data order and dropout change from here", run.options.seed, seed);
   if (run.speaks() && t.contains("options"))
     for (const auto& line : option_changes(t["options"], remembered_options(run.options))) log::warn("{}", line);
-  agree_on_schedule(run, t);
+  if (run.speaks() && t.contains("data"))
+    for (const auto& line : data_changes(t["data"], remembered_data(run.data)))
+      log::warn("{}: the samples consumed so far were others", line);
+  agree_on_schedule(run.options, run.lr, t);
 }
 
 }  // namespace
@@ -172,6 +182,30 @@ void load_checkpoint(TrainingRun& run, const Reader& reader) {
       meta.tokenizer != run.data.tokenizer_fingerprint)
     throw Error(Code::config, "the checkpoint was trained with another tokenizer than the data was encoded with", where,
                 "encode the data with the checkpoint's tokenizer");
+}
+
+Json look_at_start(const TrainingOptions& o, const ModelSpec& model) {
+  const auto said = [](bool checked, std::string words) { return Json{{"checked", checked}, {"words", std::move(words)}}; };
+  const bool fresh = nothing_to_load(o);
+  std::error_code ec;
+  if (!fresh && !std::filesystem::exists(o.load, ec) && !newer_local(o))
+    return said(false, fmt::format("not looked at: {} is not on this machine", o.load));
+  std::optional<Reader> reader;
+  std::string words;
+  if (!fresh) {
+    const Resolved from = resolve_load(o);
+    reader.emplace(from.dir);
+    for (const Coordinate& at : place(o.parallel).coordinates)
+      if (at.tp == 0 && at.cp == 0 && at.dp == 0)
+        check_loadable(*reader, model, param_specs(model, o.parallel, at), what_to_load(o), o.state());
+    words = require_same_model(o, model, *reader);
+    LrSchedule lr = lr_schedule_of(o);
+    if (!o.finetune) agree_on_schedule(o, lr, state_of_run(reader->manifest().meta, from.dir.string()));
+    for (const auto& line : from.ignored) words += (words.empty() ? "" : "; ") + line;
+    words = fmt::format("loads {}{}{}", from.dir.string(), words.empty() ? "" : "; ", words);
+  }
+  look_at_saves(o, reader ? &*reader : nullptr);
+  return said(true, fresh ? "starts fresh" : words);
 }
 
 }  // namespace mt

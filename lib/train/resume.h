@@ -29,11 +29,17 @@ std::unique_ptr<Reader> find_checkpoint(TrainingRun& run);
 LoadWhat what_to_load(const TrainingOptions& options);
 
 // Shapes can agree where computation does not: other head counts, another norm epsilon or rotary base.
+//   gives  what differs where --finetune lets it, a sentence for the log; "" where nothing does
 //   fails  Error{config} naming the field; never with --finetune
-void require_same_model(const TrainingRun& run, const Reader& reader);
+std::string require_same_model(const TrainingOptions& options, const ModelSpec& model, const Reader& reader);
 
 // Weights, optimizer state, position and learning-rate schedule into the run.
 //   fails  Error{config} for another schedule or tokenizer; Error{corrupt}, Error{io}
 void load_checkpoint(TrainingRun& run, const Reader& reader);
+
+// What a dry run says of where the run would start and save, with no rank started: {"checked": bool, "words": why not, or
+// what was looked at}. A --load that is not on this machine is left aside.
+//   fails  as find_checkpoint, check_loadable of every stage, require_same_model, load_checkpoint's schedule, look_at_saves
+Json look_at_start(const TrainingOptions& options, const ModelSpec& model);
 
 }  // namespace mt

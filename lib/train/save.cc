@@ -8,6 +8,7 @@
 #include "ckpt/store.h"
 #include "engine/checkpoint.h"
 #include "engine/save_agreement.h"
+#include "train/remembered_data.h"
 #include "train/remembered_options.h"
 
 namespace mt {
@@ -38,6 +39,7 @@ CheckpointMeta meta_of(const TrainingRun& run) {
                    {"seq_length", o.batch.seq_length},
                    {"global_batch_size", o.batch.global_batch},
                    {"options", remembered_options(o)}};
+  if (run.speaks()) meta.training["data"] = remembered_data(run.data);
   if (run.fp8.spec().recipe == Fp8Spec::Recipe::delayed) meta.training["fp8_amax"] = run.fp8.state();
   if (run.loss_scaler.dynamic()) meta.training["loss_scaler"] = run.loss_scaler.state();
   return meta;
@@ -124,6 +126,11 @@ void lock_saves(TrainingRun& run, const Reader* reader) {
   if (any_rank(run.stream, run.world, !fs::exists(fs::path(o.save_local) / kOwnerName)))
     throw Error(Code::config, "is not one directory for all ranks", o.save_local,
                 "name a --save-local that all ranks see, or save straight into --save");
+}
+
+void look_at_saves(const TrainingOptions& o, const Reader* reader) {
+  if (!o.save.empty()) require_free(o.save, first_save(o, reader));
+  if (!o.save_local.empty() && !comes_from(reader, o.save_local)) require_free(o.save_local, first_save(o, reader));
 }
 
 void prepare_saves(TrainingRun& run, const Reader* reader) {

@@ -13,6 +13,9 @@ namespace mt {
 //   fails   as SaveLock; Error{config}: save_local is another run's, or not the same directory for all ranks
 void lock_saves(TrainingRun& run, const Reader* reader);
 
+// What lock_saves would refuse of what lies there, with nothing made.   fails  Error{config}
+void look_at_saves(const TrainingOptions& options, const Reader* reader);
+
 // When all is built: what saves beside training. A checkpoint that was taken from save_local and never became durable goes
 // on its way. Collective.   fails  Error{device}, as DurableCopy::start
 void prepare_saves(TrainingRun& run, const Reader* reader);

@@ -87,7 +87,8 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (hooks.on_specs) hooks.on_specs(specs);
   if (reader) {
     check_loadable(*reader, model, specs, what_to_load(o), o.state());
-    require_same_model(*this, *reader);
+    const auto difference = require_same_model(o, model, *reader);
+    if (!difference.empty() && speaks()) log::warn("{}", difference);
   }
   const int buffers = make_lanes(here.pp);
   const MemoryPlan plan = rank_memory(o, model, here, lane(o.batch.global_batch));

@@ -1,6 +1,7 @@
 #include "ckpt/reader.h"
 
 #include <cmath>
+#include <limits>
 
 #include "base/files.h"
 #include "ckpt/sample_checkpoint.h"
@@ -151,6 +152,31 @@ TEST(ReaderConversion, DoublesReachBf16WithOneRounding) {
   EXPECT_EQ(to_f32(out[1]), 1.0078125f);
   EXPECT_EQ(to_f32(out[2]), 1.0f);
   EXPECT_EQ(out[3].bits, 0x8000);
+  EXPECT_EQ(reader.num_overflowed(), 0);
+}
+
+// What a narrower dtype cannot hold is counted; what was no finite number before is not.
+TEST(ReaderConversion, FiniteElementsThatBecomeInfiniteAreCounted) {
+  const test::TemporaryDirectory root;
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values = {65504, 65519, 65520, -1e6f, kInf, -kInf, kNan, std::numeric_limits<float>::max(), 1};
+  const TensorBox t{"d", "weight", DType::f32, {9}, whole({9})};
+  const TensorShard shard{t, reinterpret_cast<const std::byte*>(values.data())};
+  write_rank(begin_save(root.path(), 1), 0, {&shard, 1});
+  const auto dir = commit(root.path(), test::sample_meta(1, 1));
+  std::vector<std::uint16_t> out(9);
+  TensorRequest q;
+  q.what = t;
+  q.out = reinterpret_cast<std::byte*>(out.data());
+  q.convert = true;
+  for (const auto& [dtype, too_large] : {std::pair{DType::f16, 3}, {DType::bf16, 1}}) {
+    const Reader reader(dir);
+    q.what.dtype = dtype;
+    reader.read({&q, 1});
+    EXPECT_EQ(reader.num_overflowed(), too_large) << dtype_name(dtype);
+    reader.read({&q, 1});
+    EXPECT_EQ(reader.num_overflowed(), 2 * too_large) << dtype_name(dtype);
+  }
 }
 
 TEST_F(ReaderTest, ARefusalNamesTheTensorWantedAndFound) {

@@ -87,7 +87,7 @@ expect 0 "" env CKPT=save NNODES=4 mt-train --dry-run --args-file run.sh
 says $'layout\ttp 2, cp 1, pp 2, dp 8' $'world_size\t32'
 expect 0 "starts 8 ranks, here there are 4" env CKPT=save mt-train --args-file run.sh --registry none --local-ranks 4
 grep -q "iteration *2/ *2" out.txt || fail "$(cat out.txt)"
-expect 0 "" env CKPT=save mt-train --dry-run --args-file=run.sh --num-layers 8 --world-size 4
+expect 0 "" env CKPT=eight mt-train --dry-run --args-file=run.sh --num-layers 8 --world-size 4
 says $'layout\ttp 2, cp 1, pp 2, dp 1' $'stage\t0\tpp 0\tchunk 0\tembedding, layers 0-3'
 expect 5 "nothing.sh" mt-train --args-file nothing.sh
 echo '--lr 1e-3 --args-file self.sh --args-file self.sh' > self.sh
@@ -121,6 +121,8 @@ done
 expect 3 "WORLD_SIZE is 'abc'" env WORLD_SIZE=abc mt-train --dry-run "${tiny[@]}"
 expect 3 "WORLD_SIZE is 8 in the environment, MPI's PMI_SIZE is 1" env PMI_RANK=0 PMI_SIZE=1 WORLD_SIZE=8 mt-train "${tiny[@]}"
 expect 3 "RANK is 1 in the environment, MPI's PMI_RANK is 0" env PMI_RANK=0 PMI_SIZE=2 RANK=1 mt-train "${tiny[@]}"
+expect 3 "RANK is 3 in the environment, WORLD_SIZE is 1: ranks count from 0" env RANK=3 WORLD_SIZE=1 mt-train "${tiny[@]}"
+expect 0 "" env RANK=0 WORLD_SIZE=1 mt-train "${tiny[@]}"
 expect 0 "" env WORLD_SIZE=4 mt-train --dry-run "${tiny[@]}"
 says $'world_size\t4'
 expect 3 "--world-size 8 with 2 ranks" mt-train "${tiny[@]}" --world-size 8 --local-ranks 2

@@ -193,6 +193,17 @@ expect 0 "loaded iteration 2" mt-train "${tiny[@]}" --load linked --save linked 
 # A second fresh run on the same directory, and a record that is none.
 expect 3 "--load run continues it; else name another --save" mt-train "${tiny[@]}" --save run
 expect 3 "another --save" mt-train "${tiny[@]}" --load empty --load-if-present --save run --local-ranks 2
+# A dry run refuses what the run would, and makes nothing.
+expect 3 "--load run continues it; else name another --save" mt-train --dry-run "${tiny[@]}" --save run
+expect 0 "" mt-train --dry-run "${tiny[@]}" --load empty --load-if-present --save not-made
+says $'start\tchecked\tstarts fresh'
+[ ! -e not-made ] || fail "a dry run made its directory"
+expect 0 "" mt-train --dry-run "${tiny[@]}" --load run --save run
+says $'start\tchecked\tloads run/iter_0000002'
+expect 0 "" mt-train --dry-run "${tiny[@]}" --load elsewhere/cluster --save run
+says $'start\tnot checked\tnot looked at: elsewhere/cluster is not on this machine'
+expect 3 "--lr is 0.5 here" mt-train --dry-run "${tiny[@]}" --lr 0.5 --load run
+expect 3 "wanted shape" mt-train --dry-run "${tiny[@]}" --hidden-size 64 --load run
 echo "# Notes" > notes.md
 expect 3 "is no event file" mt-train "${tiny[@]}" --metrics-file notes.md
 [ "$(cat notes.md)" = "# Notes" ] || fail "notes.md was written to"

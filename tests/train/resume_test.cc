@@ -1,6 +1,7 @@
-// What a resume says about options that changed.
+// What a resume says about options and data that changed.
 
 #include "base/error.h"
+#include "data/indexed_dataset.h"
 #include "train/remembered_options.h"
 #include "train/tiny_run.h"
 
@@ -51,6 +52,56 @@ TEST(Resume, OtherDataIsToldAndWhatOneSideDoesNotKnowIsNot) {
   EXPECT_EQ(lines[0], "--data-path is c, the checkpoint's run had 0.3 a 0.7 b");
   EXPECT_TRUE(option_changes(Json::object(), remembered_options(now)).empty());
   EXPECT_TRUE(option_changes(Json(), remembered_options(now)).empty());
+}
+
+void write_tokens(const std::string& prefix, int documents, std::int32_t first) {
+  data::IndexedWriter writer(prefix, data::TokenType::u16, true);
+  for (int d = 0; d < documents; ++d) {
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < 20; ++i) ids.push_back((first + d * 7 + i) % 60);
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.commit({});
+}
+
+// By content and size: a copy elsewhere is the same data, another file of the same name is not.
+TEST(Resume, DataThatChangedUnderItsNameIsToldAndACopyIsNot) {
+  const test::TempDir dir;
+  auto o = test::tiny_options(dir);
+  o.data.mock_data = false;
+  o.data.train_path = {"1", dir / "a", "1", dir / "b"};
+  write_tokens(dir / "a", 60, 0);
+  write_tokens(dir / "b", 40, 3);
+  o.train_iters = 1;
+  o.save = dir / "run";
+  test::run_tiny(o, 1);
+  o.save = "";
+  o.load = dir / "run";
+  o.train_iters = 2;
+  o.lr.override_scheduler = true;
+  const auto warnings = [&] {
+    testing::internal::CaptureStderr();
+    test::run_tiny(o, 2);
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto same = warnings();
+  EXPECT_EQ(same.find("warning"), std::string::npos) << same;
+  write_tokens(dir / "b", 40, 4);
+  EXPECT_NE(warnings().find((dir / "b").string() + " holds other tokens than when the checkpoint was saved"), std::string::npos);
+  write_tokens(dir / "b", 41, 3);
+  const auto grown = warnings();
+  EXPECT_NE(grown.find((dir / "b").string() + " has 41 sequences of 820 tokens for training, 40 sequences of 800 tokens when the "
+                                              "checkpoint was saved: the samples consumed so far were others"),
+            std::string::npos) << grown;
+  EXPECT_EQ(grown.find((dir / "a").string() + " h"), std::string::npos) << grown;
+  fs::create_directory(dir / "copied");
+  write_tokens(dir / "copied/a", 60, 0);
+  write_tokens(dir / "copied/b", 40, 3);
+  o.data.train_path = {"1", dir / "copied/a", "1", dir / "copied/b"};
+  const auto copied = warnings();
+  EXPECT_EQ(copied.find("when the checkpoint was saved"), std::string::npos) << copied;
+  EXPECT_NE(copied.find("--train-data-path is"), std::string::npos) << copied;
 }
 
 }  // namespace
