@@ -96,7 +96,7 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
   mt::options::add_update_rules(table, options);
   mt::options::add_loop(table, options);
   mt::options::add_precision(table, options);
-  mt::options::add_recompute(table, options.recompute);
+  mt::options::add_recompute(table, options);
   mt::options::add_data(table, options.data);
   mt::options::add_checkpoint(table, options);
   mt::options::add_run(table, options);

@@ -97,14 +97,14 @@ constexpr FlagGroup kGroups[] = {
    "num-distributed-optimizer-instances seed init-method-std "
    "embedding-init-method-std optimizer sgd-momentum lion-beta1 lion-beta2 muon-momentum muon-use-nesterov "
    "muon-nesterov muon-no-split-qkv muon-num-ns-steps muon-coefficient-type muon-scale-mode muon-extra-scale-factor "
-   "muon-tp-mode use-precision-aware-optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype"},
+   "muon-tp-mode use-precision-aware-optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype "
+   "optimizer-cpu-offload optimizer-offload-fraction no-pin-cpu-grads no-pin-cpu-params"},
   {kAccepted, "muon-scalar-optimizer=:adam", "what Muon leaves is AdamW's", "--muon-scalar-optimizer adam"},
   {kAccepted, "muon-fp32-matmul-prec=N", "Muon's products are in f32"},
   {kRefused, "decoupled-lr=N decoupled-min-lr=N", "one learning rate holds for all weights", "--lr"},
-  {kAccepted,
-   "optimizer-cpu-offload optimizer-offload-fraction=N overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
-   "no-pin-cpu-params use-cpu-initialization init-model-with-meta-device",
-   "on a CPU everything is in host memory, on a GPU nothing is kept there yet"},
+  {kAccepted, "overlap-cpu-optimizer-d2h-h2d", "copies of state in host memory always go on beside its update"},
+  {kAccepted, "use-torch-optimizer-for-cpu-offload", "state in host memory is updated by the kernels that a CPU run has"},
+  {kAccepted, "use-cpu-initialization init-model-with-meta-device", "weights are drawn on the host, each rank its own"},
   {kAccepted, "optimizer-cuda-graph cuda-graph-impl=N cuda-graph-modules=N... cuda-graph-warmup-steps=N",
    "kernels are launched one by one"},
   {kRefused, "freeze-all-layers", "every weight is trained", "--lr 0"},
@@ -202,10 +202,9 @@ constexpr FlagGroup kGroups[] = {
   // Recomputation and offload
   {kSupported,
    "recompute-activations recompute-granularity recompute-method recompute-num-layers recompute-modules "
-   "distribute-saved-activations"},
-  {kAccepted, "cpu-offloading-num-layers=:0", "everything is in host memory", "--cpu-offloading-num-layers 0"},
-  {kAccepted, "fine-grained-activation-offloading offload-modules=N... min-offloaded-tensor-size=N",
-   "activations are in host memory"},
+   "distribute-saved-activations cpu-offloading-num-layers"},
+  {kRefused, "fine-grained-activation-offloading offload-modules=N... min-offloaded-tensor-size=N",
+   "what a layer saves goes to host memory as a whole", "--cpu-offloading-num-layers"},
 
   // Data-parallel communication
   {kSupported, "use-megatron-fsdp data-parallel-sharding-strategy"},

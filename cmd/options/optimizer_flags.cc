@@ -18,6 +18,10 @@ void add_update_rules(OptionTable& t, TrainingOptions& o) {
   t.add("exp-avg-sq-dtype", names.exp_avg_sq_dtype, "NAME", "second moment in fp32, bf16, fp16 or fp8");
   t.add("main-grads-dtype", names.main_grads_dtype, "NAME", "gradients the optimizer reads: fp32, or with --grad-reduce-in-bf16 bf16");
   t.add("main-params-dtype", names.main_params_dtype, "NAME", "master weights: fp32");
+  t.add("optimizer-cpu-offload", names.cpu_offload, "", "with --device cuda: the optimizer's state in host memory, updated there");
+  t.add("optimizer-offload-fraction", names.offload_fraction, "X", "share of the state that lies there").between(0, 1);
+  t.add_off("no-pin-cpu-grads", names.pin_cpu_grads, "gradients and weights on their way through memory that is not pinned");
+  t.add_off("no-pin-cpu-params", names.pin_cpu_params, "state there in memory that is not pinned");
   t.add("sgd-momentum", opt.sgd_momentum, "X", "sgd: decay of the momentum; 0: none is kept").between(0, 1);
   t.add("lion-beta1", opt.lion.beta1, "X", "lion: share of the momentum in the update").between(0, 1);
   t.add("lion-beta2", opt.lion.beta2, "X", "lion: decay of the momentum").between(0, 1);

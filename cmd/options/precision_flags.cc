@@ -28,8 +28,9 @@ void add_precision(OptionTable& t, TrainingOptions& o) {
   t.add("num-layers-at-end-in-bf16", f.num_layers_at_end_in_bf16, "N", "how many last ones", "layers").at_least(0);
 }
 
-void add_recompute(OptionTable& t, RecomputeOptions& r) {
-  t.group("Recompute");
+void add_recompute(OptionTable& t, TrainingOptions& o) {
+  RecomputeOptions& r = o.recompute;
+  t.group("Recompute and offload");
   t.add("recompute-granularity", r.granularity, "NAME",
         "selective: some modules of every layer; full: whole layers; default none");
   t.add("recompute-method", r.method, "NAME", "full: uniform, groups over all layers; block, the first layers of a stage");
@@ -37,6 +38,8 @@ void add_recompute(OptionTable& t, RecomputeOptions& r) {
   t.add("recompute-modules", r.modules, "NAME", "selective: core_attn (default), mlp, layernorm, mlp_act").multiple = true;
   t.add("recompute-activations", r.activations, "", "the old name of --recompute-granularity selective");
   t.add("distribute-saved-activations", r.distribute_saved, "", "full: shard the kept inputs of layers over tp");
+  t.add("cpu-offloading-num-layers", o.host_layers, "N",
+        "with --device cuda: saved tensors of the first N layers of a stage in host memory", "layers").at_least(0);
 }
 
 }  // namespace mt::options

@@ -19,7 +19,7 @@ void add_update_rules(OptionTable& table, TrainingOptions& options);
 void add_loop(OptionTable& table, TrainingOptions& options);
 void add_telemetry(OptionTable& table, TrainingOptions& options);
 void add_precision(OptionTable& table, TrainingOptions& options);
-void add_recompute(OptionTable& table, RecomputeOptions& recompute);
+void add_recompute(OptionTable& table, TrainingOptions& options);
 void add_data(OptionTable& table, DataOptions& data);
 void add_checkpoint(OptionTable& table, TrainingOptions& options);
 void add_run(OptionTable& table, TrainingOptions& options);

@@ -16,15 +16,19 @@ namespace {
 struct Count {
   std::atomic<std::size_t> live{0}, peak{0};
 };
-Count& count() {
-  static Count c;
+struct Counts {
+  Count all, of[3];  // by Memory
+};
+Counts& counts() {
+  static Counts c;
   return c;
 }
+Count& count(Memory memory) { return counts().of[static_cast<std::size_t>(memory)]; }
 
-void add_live(std::size_t bytes) {
-  const std::size_t now = count().live.fetch_add(bytes) + bytes;
-  std::size_t peak = count().peak.load();
-  while (now > peak && !count().peak.compare_exchange_weak(peak, now)) {
+void add_live(Count& count, std::size_t bytes) {
+  const std::size_t now = count.live.fetch_add(bytes) + bytes;
+  std::size_t peak = count.peak.load();
+  while (now > peak && !count.peak.compare_exchange_weak(peak, now)) {
   }
 }
 
@@ -46,7 +50,7 @@ std::byte* acquire(std::size_t bytes) {
 }
 
 std::byte* acquire(Device device, std::size_t bytes, Memory memory) {
-  if (device.kind == DeviceKind::cpu) return acquire(bytes);
+  if (device.kind == DeviceKind::cpu || memory == Memory::host) return acquire(bytes);
   return memory == Memory::pinned ? cuda_backend().acquire_pinned(bytes) : cuda_backend().acquire(device.index, bytes);
 }
 
@@ -63,7 +67,8 @@ Buffer::Buffer(Device device, std::size_t bytes, Memory memory) : size_(bytes), 
   if (data_ == nullptr)
     throw Error(Code::device, fmt::format("no memory for {} bytes, {} are in use", bytes, live_buffer_bytes()),
                 device_text(device), "use a smaller micro-batch, more ranks, or recompute");
-  add_live(bytes);
+  add_live(counts().all, bytes);
+  add_live(count(memory), bytes);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -80,10 +85,11 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  if (device_.kind == DeviceKind::cpu) give_back(data_, size_);
+  if (device_.kind == DeviceKind::cpu || memory_ == Memory::host) give_back(data_, size_);
   else if (memory_ == Memory::pinned) cuda_backend().give_back_pinned(data_, size_);
   else cuda_backend().give_back(device_.index, data_, size_);
-  count().live.fetch_sub(size_);
+  counts().all.live.fetch_sub(size_);
+  count(memory_).live.fetch_sub(size_);
 }
 
 Arena::Arena(Device device, std::size_t block_bytes) : device_(device), block_bytes_(block_bytes) {}
@@ -124,8 +130,12 @@ std::size_t Arena::reserved() const {
   return n;
 }
 
-std::size_t live_buffer_bytes() { return count().live.load(); }
-std::size_t peak_buffer_bytes() { return count().peak.load(); }
-void reset_peak_buffer_bytes() { count().peak = count().live.load(); }
+std::size_t live_buffer_bytes() { return counts().all.live.load(); }
+std::size_t peak_buffer_bytes() { return counts().all.peak.load(); }
+std::size_t live_buffer_bytes(Memory memory) { return count(memory).live.load(); }
+std::size_t peak_buffer_bytes(Memory memory) { return count(memory).peak.load(); }
+void reset_peak_buffer_bytes() {
+  for (Count* c : {&counts().all, &counts().of[0], &counts().of[1], &counts().of[2]}) c->peak = c->live.load();
+}
 
 }  // namespace mt

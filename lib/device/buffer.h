@@ -15,8 +15,9 @@ namespace mt {
 
 inline constexpr std::size_t kAlign = 64;  // bytes; every allocation starts on such a border
 
-// pinned: memory of the host that the device reads and writes too. On a CPU there is no difference.
-enum class Memory : std::uint8_t { device, pinned };
+// pinned: memory of the host that the device reads and writes too; host: memory of the host alone. On a CPU there is no
+// difference.
+enum class Memory : std::uint8_t { device, pinned, host };
 
 // Owned bytes, zero-filled, move only. Memory of an accelerator may be touched by its kernels and by copies alone.
 // Giving back never waits: memory is used again after the work launched before.
@@ -82,7 +83,10 @@ class ArenaScope {
 // Bytes of all live Buffers of this process, and the most there ever were; what a plan is compared with.
 std::size_t live_buffer_bytes();
 std::size_t peak_buffer_bytes();
-// Start measuring the peak anew, from what is live now.
+// The same of one kind of memory, as it was asked for.
+std::size_t live_buffer_bytes(Memory memory);
+std::size_t peak_buffer_bytes(Memory memory);
+// Start measuring the peaks anew, from what is live now.
 void reset_peak_buffer_bytes();
 
 }  // namespace mt

@@ -22,6 +22,7 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
   MT_CHECK(static_cast<int>(chunks_.size()) == parts.groups.placement.spec.vpp, "{} chunks of {}", chunks_.size(),
            parts.groups.placement.spec.vpp);
   for (const Model* m : chunks_) asked_.emplace_back(m->layers().size(), false);
+  find_host_rows();
 }
 
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
@@ -44,6 +45,7 @@ Executor::Slot& Executor::slot_of(const Step& step) {
   Slot& s = *slots_[place];
   for (auto& h : s.sending) h.wait(parts_.stream);
   s = Slot();
+  s.place = static_cast<int>(place);
   s.arena = &slot_arenas_.at(static_cast<int>(place));
   s.fresh = model(step.chunk).layers().size();
   return s;
@@ -145,13 +147,15 @@ void Executor::forward(const Step& step, LaneInput& input) {
     need(step.chunk, i, static_cast<std::ptrdiff_t>(i) + 1);
     ArenaScope scope(scratch_);
     slot.inputs.push_back(kept_input(slot, layer, x));
-    slot.saved.push_back(allocate_saved(*slot.arena, scratch_, layer, x));
+    slot.saved.push_back(allocate_saved(saved_arena(slot, step.chunk, i), scratch_, layer, x));
     Flow flow;
     flow.x = x;
     flow.saved = &slot.saved.back();
     const bool head = i + 1 == layers.size() && chunk.content().head;
-    if (!head) flow.y = passes(i + 1) ? passing[i % 2] : stream_view(*slot.arena, slot.tokens.count());
+    if (!head) flow.y = passes(i + 1) ? passing[i % 2] : next_input(slot, step.chunk, i);
     run(layer.forward, ctx, flow);
+    if (const int row = host_row(step.chunk, i); row >= 0)
+      on_host_->leave(parts_.stream, step.chunk, slot.place, static_cast<std::size_t>(row));
     x = flow.y;
     done(step.chunk, i);
     parts_.groups.world->progress();
@@ -161,6 +165,7 @@ void Executor::forward(const Step& step, LaneInput& input) {
 
 void Executor::backward(const Step& step, bool last) {
   Slot& slot = slot_of(step);
+  if (on_host_) on_host_->fetch(parts_.stream, step.chunk, slot.place);
   slot.dy_arrives.wait(parts_.stream);
   slot.dy_arrives = Handle();
   Ctx ctx = context(slot.tokens, Mode::train);
@@ -184,8 +189,11 @@ void Executor::backward(const Step& step, bool last) {
     flow.kept = &scratch_;
     flow.dy = dy;
     flow.dx = i == 0 && slot.dx ? slot.dx : gradients_[turn].view();
+    const int row = host_row(step.chunk, i);
+    if (row >= 0) on_host_->await(parts_.stream, static_cast<std::size_t>(row));
     run(layer.backward_input, ctx, flow);
     run(layer.backward_weight, ctx, flow);
+    if (row >= 0) on_host_->done(parts_.stream, step.chunk, slot.place, static_cast<std::size_t>(row));
     done(step.chunk, i);
     parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
     dy = flow.dx;
@@ -309,6 +317,10 @@ Executor::Memory Executor::memory() const {
   m.other = losses_.high_water();
   for (const auto& g : gradients_) m.other += static_cast<std::size_t>(g.bytes());
   for (const auto& message : messages_) m.other += static_cast<std::size_t>(message.buffer.bytes());
+  if (on_host_) {
+    m.other += on_host_->device_bytes();
+    m.host = on_host_->host_bytes();
+  }
   return m;
 }
 

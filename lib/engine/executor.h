@@ -8,6 +8,7 @@
 // the last layers, while the gradient is on its way; the others are made each right before their backward.
 // A training step is run_lane over the lane of this pipeline rank; forward-only passes are `score` and `next_logits`.
 // Around each sub-layer its weights are gathered and its gradients reduced (params/parameter_store.h).
+// Of rows whose saved tensors go to host memory, these and their inputs lie in engine/host_activations.h's buffers.
 // With emulated compute an act is a wait of a given time; its messages, gathers and reductions are those of a real one.
 // Code: engine/executor.cc, engine/recompute.cc, engine/emulated_compute.cc, engine/forward_only.cc. Tests: tests/engine/, tests/nn/, tests/train/.
 
@@ -18,6 +19,7 @@
 
 #include "engine/arena_pool.h"
 #include "engine/batch.h"
+#include "engine/host_activations.h"
 #include "nn/model.h"
 #include "schedule/schedule.h"
 
@@ -35,6 +37,8 @@ struct ExecutorParts {
   const float* loss_scale = nullptr;  // on the device: a further factor of every gradient
   Fp8State* fp8 = nullptr;            // where rows have fp8 products
   const Durations* emulated_ms = nullptr;  // acts compute nothing and take so long; needs tp 1, an immediate stream
+  int host_layers = 0;  // saved tensors of so many layers of each chunk go to host memory; needs an accelerator, no
+                        // recompute, no split backward
 };
 
 class Executor {
@@ -66,12 +70,14 @@ class Executor {
   // Bytes at their highest: arenas, and the residual gradients, messages and losses beside them.
   struct Memory {
     std::size_t slots = 0, kept = 0, recompute = 0, scratch = 0, other = 0;
+    std::size_t host = 0;  // in host memory; not in the total
     std::size_t total() const { return slots + kept + recompute + scratch + other; }
   };
   Memory memory() const;
 
  private:
   struct Slot {
+    int place = 0;
     Arena* arena = nullptr;
     Arena* kept = nullptr;   // from an input gradient to its weight gradient
     Arena* again = nullptr;  // tensors made again
@@ -125,6 +131,14 @@ class Executor {
   std::size_t first_of_group(int chunk, std::size_t layer) const;
   // The layer whose weights are needed after this one's backward: a group is made again from its first.
   std::ptrdiff_t next_of_backward(const Slot& slot, int chunk, std::size_t layer) const;
+  // Of a layer of a chunk: its row among those whose saved tensors go to host memory, −1 when they do not.
+  int host_row(int chunk, std::size_t layer) const {
+    return host_rows_[static_cast<std::size_t>(chunk)][layer];
+  }
+  void find_host_rows();
+  // Where a layer's saved tensors are allocated, and what it gives to the next.
+  Arena& saved_arena(Slot& slot, int chunk, std::size_t layer);
+  View next_input(Slot& slot, int chunk, std::size_t layer);
   // The input a layer keeps: x itself, or a copy of this rank's share of it.
   View kept_input(Slot& slot, const SubLayer& layer, View x);
   View whole_input(Slot& slot, const SubLayer& layer, View kept);
@@ -142,6 +156,8 @@ class Executor {
   BatchSpec batch_;
   Device device_;
   Arena scratch_, losses_;
+  std::vector<std::vector<int>> host_rows_;  // by chunk and layer
+  std::unique_ptr<HostActivations> on_host_;
   ArenaPool slot_arenas_, kept_arenas_, again_arenas_;
   std::vector<std::unique_ptr<Slot>> slots_;  // by place in slot_arenas_
   std::vector<Message> messages_;

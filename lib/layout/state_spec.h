@@ -28,6 +28,7 @@ struct StateSpec {
   DType exp_avg = DType::f32, exp_avg_sq = DType::f32;  // AdamW's moments, alone: f32, bf16, f16 or e4m3
   bool momentum = true;  // SGD keeps one
   bool muon_whole = true, muon_split_qkv = true;  // layout/muon_matrices.h
+  double on_host = 0;  // share of it that lies in host memory, of a run on an accelerator (layout/host_state.h)
   StateSpec() = default;
   // AdamW over weights of this dtype.
   StateSpec(DType weights) : compute(weights) {}  // NOLINT: a dtype alone is the usual case

@@ -39,12 +39,16 @@ StateSpec OptimizerOptions::state(DType compute) const {
   spec.momentum = sgd_momentum != 0;
   spec.muon_whole = !muon.blockwise;
   spec.muon_split_qkv = muon.split_qkv;
+  spec.on_host = host.share;
   return spec;
 }
 
 Optimizer::Optimizer(ParameterStore& store, const OptimizerOptions& options, Device device)
     : store_(store), options_(options), spec_(options.state(store.compute_dtype())), device_(device) {
+  if (device.kind == DeviceKind::cpu) spec_.on_host = 0;
+  spec_.grads = store.grad_dtype();
   lay_out(device);
+  prepare_host(device);
   bins_ = Tensor(device, DType::i64, {ops::kSumSquaresSize});
   scalars_ = Tensor(device, DType::u8, {static_cast<std::int64_t>(2 * sizeof(ops::AdamwScalars))});
   if (!scale_kinds(spec_).empty()) scales_ = std::make_unique<MomentScales>(store, spec_, device);
@@ -66,25 +70,29 @@ void Optimizer::lay_out(Device device) {
     if (spec_.own_master()) of_shard.back().push_back({"master", DType::f32});
     for (const auto& k : of_shard.back()) note(k);
   }
-  std::int64_t at = 0;
+  on_host_ = shards_on_host(plan, spec_);
+  std::int64_t at[2] = {0, 0};  // on the device, on the host
   for (const auto& kind : kinds) {
     for (std::size_t i = 0; i < plan.shards.size(); ++i) {
       const std::int64_t next = i + 1 < plan.shards.size() ? plan.shards[i + 1].state : plan.state;
       for (const auto& k : of_shard[i]) {
         if (std::string_view(k.kind) != kind.kind) continue;
-        kept_[i].push_back({k.kind, k.dtype, static_cast<std::size_t>(at)});
-        at += bytes_of(k.dtype, next - plan.shards[i].state);
+        std::int64_t& here = at[on_host_[i] ? 1 : 0];
+        kept_[i].push_back({k.kind, k.dtype, static_cast<std::size_t>(here)});
+        here += bytes_of(k.dtype, next - plan.shards[i].state);
       }
     }
-    at = (at + 3) / 4 * 4;
+    for (std::int64_t& here : at) here = (here + 3) / 4 * 4;
   }
-  state_ = Buffer(device, static_cast<std::size_t>(at));
+  state_ = Buffer(device, static_cast<std::size_t>(at[0]));
+  host_state_ = Buffer(device, static_cast<std::size_t>(at[1]), options_.host.state);
 }
 
 View Optimizer::shard_state(std::size_t shard, std::string_view kind) const {
   if (kind == "master" && !spec_.own_master()) return store_.shard_weight(shard);
   for (const auto& k : kept_[shard])
-    if (k.kind == kind) return View(state_.data() + k.at, k.dtype, {store_.plan().shards[shard].size()});
+    if (k.kind == kind)
+      return View((on_host_[shard] ? host_state_ : state_).data() + k.at, k.dtype, {store_.plan().shards[shard].size()});
   MT_CHECK(false, "no {} is kept of {}", kind, store_.spec(store_.plan().shards[shard].param).name);
   return {};
 }
@@ -100,6 +108,7 @@ View Optimizer::state(int param, std::string_view kind) const {
 
 void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t seed) {
   zero_bytes(stream, state_.data(), state_.size());
+  if (host_state_.size() > 0) std::memset(host_state_.data(), 0, host_state_.size());
   if (scales_) scales_->reset(stream);
   stream.synchronize();
   const auto& shards = store_.plan().shards;
@@ -107,6 +116,10 @@ void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t s
     for (std::int64_t lo = shards[i].begin; lo < shards[i].end; lo += kUploadElements) {
       const std::int64_t hi = std::min(lo + kUploadElements, shards[i].end);
       const View part = shard_master(i).rows(lo - shards[i].begin, hi - shards[i].begin);
+      if (on_host_[i] && spec_.own_master()) {
+        draw(stream, store_.spec(shards[i].param), seed, lo, hi, part.as<float>());
+        continue;
+      }
       HostSide side(stream, part.data, part.bytes());
       draw(stream, store_.spec(shards[i].param), seed, lo, hi, side.as<float>());
       side.store();
@@ -119,7 +132,8 @@ void Optimizer::initialize(Stream& stream, const Groups& groups, std::uint64_t s
 void Optimizer::publish(Stream& stream, const Groups& groups) {
   if (spec_.own_master())
     for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
-      ops::cast(stream, {.x = shard_master(i), .out = store_.shard_weight(i)});
+      if (!on_host_[i]) ops::cast(stream, {.x = shard_master(i), .out = store_.shard_weight(i)});
+  publish_from_host(stream);
   store_.publish_weights(stream, groups);
   store_.await_gathers(stream);  // a load may write the same weights next
 }
@@ -165,39 +179,50 @@ bool Optimizer::is_muons(std::size_t shard) const {
   return spec_.rule == UpdateRule::muon && is_layer_matrix(store_.spec(store_.plan().shards[shard].param));
 }
 
-void Optimizer::update_shard(Stream& stream, std::size_t shard, const ops::AdamwScalars* scalars,
-                             float weight_decay) const {
-  const View master = shard_master(shard), grad = store_.shard_grad(shard);
-  const View model = spec_.own_master() ? store_.shard_weight(shard) : View();
+Optimizer::ShardViews Optimizer::views_of(std::size_t shard) const {
+  ShardViews v;
+  v.master = shard_master(shard);
+  for (const Kept& k : kept_[shard]) {
+    const View view = shard_state(shard, k.kind);
+    if (k.kind == "exp_avg") v.exp_avg = view;
+    if (k.kind == "exp_avg_sq") v.exp_avg_sq = view;
+    if (k.kind == "momentum_buffer") v.momentum = view;
+  }
+  v.grad = store_.shard_grad(shard);
+  if (spec_.own_master()) v.model = store_.shard_weight(shard);
+  return v;
+}
+
+void Optimizer::update(Stream& stream, const ShardViews& v, const ops::AdamwScalars* scalars, float weight_decay) const {
   switch (spec_.rule) {
     case UpdateRule::sgd:
-      return ops::sgd(stream, {.master = master,
-                               .momentum = spec_.momentum ? shard_state(shard, "momentum_buffer") : View(),
-                               .grad = grad,
-                               .model = model,
+      return ops::sgd(stream, {.master = v.master,
+                               .momentum = v.momentum,
+                               .grad = v.grad,
+                               .model = v.model,
                                .scalars = scalars,
                                .momentum_factor = static_cast<float>(options_.sgd_momentum),
                                .weight_decay = weight_decay});
     case UpdateRule::lion:
-      return ops::lion(stream, {.master = master,
-                                .exp_avg = shard_exp_avg(shard),
-                                .grad = grad,
-                                .model = model,
+      return ops::lion(stream, {.master = v.master,
+                                .exp_avg = v.exp_avg,
+                                .grad = v.grad,
+                                .model = v.model,
                                 .scalars = scalars,
                                 .beta1 = static_cast<float>(options_.lion.beta1),
                                 .beta2 = static_cast<float>(options_.lion.beta2),
                                 .weight_decay = weight_decay});
     default: break;
   }
-  ops::adamw(stream, adamw_step(shard, scalars, weight_decay));
+  ops::adamw(stream, adamw_step(v, scalars, weight_decay));
 }
 
-ops::AdamwArgs Optimizer::adamw_step(std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const {
-  return {.master = shard_master(shard),
-          .exp_avg = shard_exp_avg(shard),
-          .exp_avg_sq = shard_exp_avg_sq(shard),
-          .grad = store_.shard_grad(shard),
-          .model = spec_.own_master() ? store_.shard_weight(shard) : View(),
+ops::AdamwArgs Optimizer::adamw_step(const ShardViews& v, const ops::AdamwScalars* scalars, float weight_decay) const {
+  return {.master = v.master,
+          .exp_avg = v.exp_avg,
+          .exp_avg_sq = v.exp_avg_sq,
+          .grad = v.grad,
+          .model = v.model,
           .scalars = scalars,
           .beta1 = static_cast<float>(options_.adam.beta1),
           .beta2 = static_cast<float>(options_.adam.beta2),
@@ -225,7 +250,7 @@ void Optimizer::update_scaled(Stream& stream, const Groups& groups, const ops::A
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const auto& spec = store_.spec(shards[i].param);
       const std::int64_t width = spec.shape.size() == 2 ? spec.shape[1] : 1;
-      const ops::AdamwArgs whole = adamw_step(i, scalars, decay_of(i, weight_decay));
+      const ops::AdamwArgs whole = adamw_step(views_of(i), scalars, decay_of(i, weight_decay));
       for (std::size_t k = 0; k < spec.pieces.size(); ++k) {
         if (spec.pieces[k].box.empty()) continue;
         const std::int64_t first = spec.pieces[k].local.offset[0] * width;
@@ -280,14 +305,15 @@ Optimizer::StepResult Optimizer::step(Stream& stream, const Groups& groups, doub
   const double clip = options_.clip_grad > 0 ? options_.clip_grad / (norm + 1e-6) : 1.0;
   const auto beta1 = static_cast<float>(options_.adam.beta1), beta2 = static_cast<float>(options_.adam.beta2);
   const float factor = clip < 1 ? static_cast<float>(clip) : 1.0f;
-  const auto* scalars = publish_scalars(
-      stream, {static_cast<float>(lr), static_cast<float>(static_cast<double>(factor) / loss_scale),
-               ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0});
+  const ops::AdamwScalars now{static_cast<float>(lr), static_cast<float>(static_cast<double>(factor) / loss_scale),
+                              ops::adamw_bias_correction(beta1, step_), ops::adamw_bias_correction(beta2, step_), 0};
+  const auto* scalars = publish_scalars(stream, now);
   if (scales_) update_scaled(stream, groups, scalars, weight_decay);
   else
     for (std::size_t i = 0; i < store_.plan().shards.size(); ++i)
-      if (!is_muons(i)) update_shard(stream, i, scalars, decay_of(i, weight_decay));
+      if (!is_muons(i) && !on_host_[i]) update(stream, views_of(i), scalars, decay_of(i, weight_decay));
   if (spec_.rule == UpdateRule::muon) update_matrices(stream, groups, scalars, static_cast<float>(weight_decay));
+  update_on_host(stream, now, weight_decay);
   store_.publish_weights(stream, groups);
   return {norm, false};
 }

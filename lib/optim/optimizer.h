@@ -7,14 +7,18 @@
 //            layout/state_spec.h says what each keeps
 //   norm     L2 of all logical parameters, each element once (replicas and padding excluded), from an exact
 //            accumulator: equal gradients give the identical norm in every layout
-// Weight decay follows ParamSpec.decay. Code: optim/optimizer.cc. Tests: tests/optim/optimizer_test.cc, rules_test.cc.
+// Weight decay follows ParamSpec.decay.
+// A share of the state may lie in host memory beside an accelerator (layout/host_state.h): gradients of those shards then
+// come over piece by piece, the CPU's kernels update, new weights go back. Results are the same bits. Code: optim/optimizer.cc, optim/host_update.cc.
+// Tests: tests/optim/optimizer_test.cc, rules_test.cc, tests/train/host_state_test.cc.
 
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "layout/state_spec.h"
+#include "device/host_pieces.h"
+#include "layout/host_state.h"
 #include "ops/adamw.h"
 #include "optim/moment_scales.h"
 #include "optim/muon.h"
@@ -32,12 +36,20 @@ struct LionOptions {
   double beta1 = 0.95, beta2 = 0.98;
 };
 
+// On a CPU all of it is in host memory anyway, and this changes nothing.
+struct HostStateOptions {
+  double share = 0;
+  Memory state = Memory::pinned, pieces = Memory::pinned;
+  std::int64_t largest_piece = kHostPiece;  // elements
+};
+
 struct OptimizerOptions {
   UpdateRule rule = UpdateRule::adam;
   AdamOptions adam;           // also for what Muon leaves
   double sgd_momentum = 0.9;  // 0: none is kept
   LionOptions lion;
   MuonOptions muon;
+  HostStateOptions host;  // not with Muon, nor with moments that have a scale
   double clip_grad = 1.0;  // ≤ 0: no clipping
 
   // What it keeps for a model of this dtype.
@@ -82,6 +94,8 @@ class Optimizer {
   std::int64_t num_steps() const { return step_; }
   void set_num_steps(std::int64_t n) { step_ = n; }
   std::size_t state_bytes() const { return state_.size(); }
+  // In host memory beside an accelerator: state, and pieces under way.
+  std::size_t host_bytes() const { return host_state_.size() + (host_pieces_ ? host_pieces_->bytes() : 0); }
   // What an update needs beside its state: Muon's matrices; there after initialize.
   std::size_t buffer_bytes() const { return muon_ ? muon_->buffer_bytes() : 0; }
 
@@ -97,13 +111,26 @@ class Optimizer {
     DType dtype;
     std::size_t at;
   };
+  // A stretch of a shard whose state is in host memory.
+  struct HostStretch {
+    std::size_t shard;
+    std::int64_t begin, end;
+  };
   void lay_out(Device device);
+  void prepare_host(Device device);
   void find_norm_parts(const Groups& groups);
   double grad_norm(Stream& stream, const Groups& groups);
   // Scalars of a step into device memory: as given, and with a grad_scale of 1 for what was scaled before.
   const ops::AdamwScalars* publish_scalars(Stream& stream, const ops::AdamwScalars& now);
-  void update_shard(Stream& stream, std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const;
-  ops::AdamwArgs adamw_step(std::size_t shard, const ops::AdamwScalars* scalars, float weight_decay) const;
+  // Views of one shard, or of a stretch of it.
+  struct ShardViews {
+    View master, exp_avg, exp_avg_sq, momentum, grad, model;
+  };
+  ShardViews views_of(std::size_t shard) const;
+  void update(Stream& stream, const ShardViews& v, const ops::AdamwScalars* scalars, float weight_decay) const;
+  void update_on_host(Stream& stream, const ops::AdamwScalars& scalars, double weight_decay);
+  void publish_from_host(Stream& stream);
+  ops::AdamwArgs adamw_step(const ShardViews& v, const ops::AdamwScalars* scalars, float weight_decay) const;
   void update_scaled(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars, double weight_decay);
   float decay_of(std::size_t shard, double weight_decay) const;
   void update_matrices(Stream& stream, const Groups& groups, const ops::AdamwScalars* scalars, float weight_decay);
@@ -115,10 +142,14 @@ class Optimizer {
   StateSpec spec_;
   Device device_;
   std::int64_t step_ = 0;
-  Buffer state_;
+  std::vector<bool> on_host_;  // by shard
+  Buffer state_, host_state_;
   std::vector<std::vector<Kept>> kept_;  // by shard
   Tensor bins_, scalars_;
   std::vector<NormPart> norm_parts_;  // found at the first step
+  std::unique_ptr<HostPieces> host_pieces_;  // where some state is on the host
+  std::vector<HostStretch> stretches_;
+  std::vector<HostPiece> pieces_;         // by stretch
   std::unique_ptr<MomentScales> scales_;  // where a moment has one
   std::unique_ptr<Muon> muon_;        // made at initialize, or the first step
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "layout/host_activations.h"
 #include "layout/recompute.h"
 #include "layout/saved_tensors.h"
 #include "layout/shards.h"
@@ -107,7 +108,7 @@ struct LayerBytes {
   std::int64_t kept = 0;                                      // of a split backward, but dx
   std::int64_t forward = 0, backward = 0, input = 0, weight = 0, recompute = 0;  // scratch of its passes
   std::int64_t rounded = 0;  // operands of fp8 products of the forward
-  bool head = false;
+  bool head = false, on_host = false;
 };
 
 // Rounded copies of both operands of an fp8 product: the most of any product of each pass, wherever in it that is.
@@ -160,7 +161,7 @@ LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector
 
 // Layers of a chunk, as nn/model.h has them.
 std::vector<LayerBytes> layers_of(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                                  const Sizes& s, const StageContent& content) {
+                                  const Sizes& s, const StageContent& content, int host_layers) {
   std::vector<LayerBytes> layers;
   const auto add = [&](int unit) {
     layers.push_back(layer_bytes(model, s, saved_tensors(model, parallel, batch, s.compute, unit), unit));
@@ -168,6 +169,7 @@ std::vector<LayerBytes> layers_of(const ModelSpec& model, const ParallelSpec& pa
     l.again = row_recompute(model, parallel, unit);
     l.recompute = l.again.output ? l.forward : l.again.inner ? s.gathered() + l.rounded : 0;
     l.forward += l.again_input + l.again_weight;
+    l.on_host = saved_on_host(model, content, unit - 1, host_layers);
   };
   if (content.embedding) add(0);
   for (int i = content.first_row; i < content.last_row; ++i)
@@ -179,6 +181,7 @@ std::vector<LayerBytes> layers_of(const ModelSpec& model, const ParallelSpec& pa
 struct Chunk {
   ChunkBytes bytes;
   std::int64_t scratch = 0, forward_only = 0;
+  std::int64_t host_rows = 0, host_row = 0;  // how many, and the largest
   bool recomputes = false;
 };
 
@@ -193,7 +196,14 @@ Chunk plan_chunk(const std::vector<LayerBytes>& layers, const Sizes& s, bool who
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerBytes& l = layers[i];
     c.recomputes |= l.again.any();
-    c.bytes.slot += l.saved + (l.head || passes(i + 1) ? 0 : s.stream());
+    const bool leaves = i + 1 < layers.size() && layers[i + 1].on_host;  // with the next row
+    c.bytes.slot += (l.on_host ? 0 : l.saved) + (l.head || passes(i + 1) || leaves ? 0 : s.stream());
+    if (l.on_host) {
+      const std::int64_t row = l.saved + (i > 0 ? s.stream() : 0);
+      c.bytes.host += row;
+      c.host_row = std::max(c.host_row, row);
+      ++c.host_rows;
+    }
     if (l.again.shard_input) c.bytes.slot += line(bytes_of(s.residual, s.ts * s.c / s.tp));
     c.bytes.kept += l.kept + l.again_weight + (i > 0 ? s.stream() : 0);
     if (!l.again.input) group = 0;
@@ -227,12 +237,14 @@ std::vector<std::int64_t> sizes_of(const PlaceTable& places, const std::vector<C
 
 // Everything but the sum over slots. `use` says which acts there are.
 MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                     const Coordinate& coordinate, const StateSpec& state, const Lane& lane, const LaneUse& use) {
+                     const Coordinate& coordinate, const StateSpec& state, const Lane& lane, const LaneUse& use,
+                     int host_layers) {
   MemoryPlan plan;
   const DType compute = state.compute;
   const auto specs = param_specs(model, parallel, coordinate);
   const Parameters parameters = add_parameters(plan, specs, shard_spec(parallel, coordinate), state);
   plan.optimizer_bytes = optimizer_bytes(specs, parallel, coordinate, state);
+  plan.host_bytes = host_optimizer_bytes(specs, parallel, coordinate, state);
   const std::int64_t t = batch.tokens_per_micro_batch() / parallel.cp;
   const Sizes s{t, t / parallel.sequence_shards(), model.hidden, compute, residual_dtype(model, compute),
                 parallel.sequence_parallel && parallel.tp > 1, parallel.tp};
@@ -240,11 +252,12 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
   const std::int64_t tokens = (batch.parts ? 5 : 4) * line(4 * t) + line(8 * t) +
                               line(4 * ((batch.parts ? batch.tokens_per_micro_batch() : batch.micro_batch) + 1));
   bool head = false, table = false;
+  std::int64_t host_rows = 0, host_row = 0;
   std::vector<std::vector<LayerBuckets>> opened;
   std::int64_t kept = tokens;  // of a forward-only pass, by the chunks before
   for (int c = 0; c < parallel.vpp; ++c) {
     const auto content = stage_content(model, parallel, coordinate.pp, c);
-    const auto layers = layers_of(model, parallel, batch, s, content);
+    const auto layers = layers_of(model, parallel, batch, s, content, host_layers);
     Chunk chunk = plan_chunk(layers, s, use.whole_backward, use.split_backward);
     table = table || content.embedding;
     opened.emplace_back();
@@ -261,7 +274,10 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
     plan.chunks.push_back(chunk.bytes);
     plan.scratch_bytes = std::max(plan.scratch_bytes, chunk.scratch);
     head |= content.head;
+    host_row = std::max(host_row, chunk.host_row);
+    host_rows = std::max(host_rows, chunk.host_rows);
   }
+  plan.other_bytes += std::min<std::int64_t>(host_rows, kRowBuffers) * host_row;
   if (parallel.zero_stage >= 2) plan.bucket_bytes = open_bucket_bytes(lane, opened);
   plan.slot_bytes = most(plan.chunks, &ChunkBytes::slot);
   if (use.whole_backward) plan.other_bytes += 2 * s.stream();
@@ -281,7 +297,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
 }  // namespace
 
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, const StateSpec& state, const Lane& lane) {
+                       const Coordinate& coordinate, const StateSpec& state, const Lane& lane, int host_layers) {
   std::vector<bool> recomputes;
   for (int c = 0; c < parallel.vpp; ++c) {
     const auto content = stage_content(model, parallel, coordinate.pp, c);
@@ -290,11 +306,13 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
       recomputes.back() = recomputes.back() || row_recompute(model, parallel, i + 1).any();
   }
   const LaneUse use = lane_use(lane, recomputes);
-  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, lane, use);
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, lane, use, host_layers);
   plan.slots = use.slots.size();
   plan.arenas = {sizes_of(use.slots, plan.chunks, &ChunkBytes::slot),
                  sizes_of(use.kept, plan.chunks, &ChunkBytes::kept),
-                 sizes_of(use.recompute, plan.chunks, &ChunkBytes::recompute)};
+                 sizes_of(use.recompute, plan.chunks, &ChunkBytes::recompute), {}};
+  if (host_layers > 0) plan.arenas.host = sizes_of(use.slots, plan.chunks, &ChunkBytes::host);
+  plan.host_bytes = std::accumulate(plan.arenas.host.begin(), plan.arenas.host.end(), plan.host_bytes);
   for (const auto* sizes : {&plan.arenas.slots, &plan.arenas.kept, &plan.arenas.recompute})
     plan.activation_bytes = std::accumulate(sizes->begin(), sizes->end(), plan.activation_bytes);
   return plan;
@@ -308,7 +326,7 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, con
   Lane lane;
   for (const Act act : {Act::forward, Act::backward})
     for (int c = 0; c < parallel.vpp; ++c) lane.push_back({.act = act, .chunk = c});
-  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, lane, use);
+  MemoryPlan plan = plan_rank(model, parallel, batch, coordinate, state, lane, use, 0);
   plan.slots = max_in_flight;
   plan.activation_bytes = plan.slots * plan.slot_bytes + most(plan.chunks, &ChunkBytes::recompute);
   return plan;

@@ -18,11 +18,13 @@ struct ChunkBytes {
   std::int64_t slot = 0;       // tokens, saved tensors, residual stream, messages that arrive
   std::int64_t kept = 0;       // of a split backward
   std::int64_t recompute = 0;  // of the largest group made again
+  std::int64_t host = 0;       // saved tensors in host memory
 };
 
 // Bytes of every arena, in the order of plan/lane_use.h's places.
 struct ArenaSizes {
   std::vector<std::int64_t> slots, kept, recompute;
+  std::vector<std::int64_t> host;  // by slot; empty when nothing of one is there
 };
 
 struct MemoryPlan {
@@ -36,6 +38,7 @@ struct MemoryPlan {
   std::int64_t other_bytes = 0;      // residual gradients, messages that leave, losses, tables
   std::vector<ChunkBytes> chunks;
   ArenaSizes arenas;  // with a lane
+  std::int64_t host_bytes = 0;  // in host memory beside an accelerator; not in the total
   std::int64_t total() const {
     return weight_bytes + grad_bytes + bucket_bytes + optimizer_bytes + activation_bytes + scratch_bytes + other_bytes;
   }
@@ -44,8 +47,9 @@ struct MemoryPlan {
 // Of a training step. A run that validates has scratch for it: then scratch_bytes is at least that of a forward-only pass,
 // which the caller, who knows, sees to.
 //   needs  a valid layout; the lane of this pipeline rank, with its messages
+//   host_layers  layers of each chunk whose saved tensors go to host memory (layout/host_activations.h)
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
-                       const Coordinate& coordinate, const StateSpec& state, const Lane& lane);
+                       const Coordinate& coordinate, const StateSpec& state, const Lane& lane, int host_layers = 0);
 // The same for whole backwards with so many micro-batches in flight, without a lane at hand.
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
                        const Coordinate& coordinate, const StateSpec& state, int max_in_flight);

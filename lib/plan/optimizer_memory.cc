@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "layout/host_state.h"
 #include "layout/muon_matrices.h"
 #include "layout/shards.h"
 
@@ -17,6 +18,15 @@ std::int64_t bits_of_state(const StateSpec& state, const ParamSpec& spec) {
   std::int64_t bits = state.own_master() ? bits_of(DType::f32) : 0;
   for (const auto& k : state_kinds(state, spec)) bits += bits_of(k.dtype);
   return bits;
+}
+
+// Of one moment, with what its shards are padded by.
+std::int64_t elements_on_host(const ShardPlan& plan, const StateSpec& state) {
+  const auto on_host = shards_on_host(plan, state);
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < on_host.size(); ++i)
+    if (on_host[i]) n += (i + 1 < on_host.size() ? plan.shards[i + 1].state : plan.state) - plan.shards[i].state;
+  return n;
 }
 
 std::int64_t muon_bytes(const std::vector<ParamSpec>& specs, const ShardPlan& shards, const ParallelSpec& parallel,
@@ -47,7 +57,17 @@ std::int64_t optimizer_bytes(const std::vector<ParamSpec>& specs, const Parallel
   if (specs.empty()) return 0;
   const ShardPlan shards = plan_shards(specs, shard_spec(parallel, coordinate));
   if (state.rule == UpdateRule::muon) return muon_bytes(specs, shards, parallel, coordinate, state);
-  return shards.own() * bits_of_state(state, specs.front()) / 8;
+  const std::int64_t bits = bits_of_state(state, specs.front());
+  if (state.on_host > 0) return (shards.state - elements_on_host(shards, state)) * bits / 8;
+  return shards.own() * bits / 8;
+}
+
+std::int64_t host_optimizer_bytes(const std::vector<ParamSpec>& specs, const ParallelSpec& parallel,
+                                  const Coordinate& coordinate, const StateSpec& state) {
+  if (specs.empty() || state.on_host == 0) return 0;
+  const ShardPlan shards = plan_shards(specs, shard_spec(parallel, coordinate));
+  return elements_on_host(shards, state) * bits_of_state(state, specs.front()) / 8 +
+         kHostSlots * host_slot(shards, state).bytes();
 }
 
 }  // namespace mt

@@ -289,6 +289,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   if (o.check_for_nan) o.non_finite_limit = 1;
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   p.recompute = recompute_spec_of(o, problems);
+  complete_host_layers(o, problems);
   add_fp8_problems(o, model, problems);
   complete_optimizer(o, problems);
   // As Megatron asks; weights that arrive late need a step whose gradients are under way too.

@@ -28,8 +28,9 @@ class RankSizes {
     const std::int64_t rows = padded_vocab(model_, o_.parallel.tp) / o_.parallel.tp;
     const std::int64_t real = std::clamp<std::int64_t>(model_.vocab_size - rows * at.tp, 0, rows);
     // Shares of a snapshot differ by a row from replica to replica; of a large world the first one's stands for all.
-    // So do the matrices that ranks of Muon gather.
-    const bool each = (o_.async_save || o_.optimizer.rule == UpdateRule::muon) && o_.parallel.world() <= kMostShares;
+    // So do the matrices that ranks of Muon gather, and the state that lies in host memory.
+    const bool each = (o_.async_save || o_.optimizer.rule == UpdateRule::muon || o_.optimizer.host.share > 0) &&
+                      o_.parallel.world() <= kMostShares;
     auto [it, fresh] = known_.try_emplace({at.pp, real, each ? at.tp : 0, each ? at.cp + o_.parallel.cp * at.dp : 0});
     if (fresh) it->second = compute(at);
     return it->second;
@@ -51,6 +52,7 @@ class RankSizes {
             {"activation_bytes", m.activation_bytes},
             {"scratch_bytes", m.scratch_bytes + m.other_bytes},
             {"total_bytes", m.total()}};
+    if (m.host_bytes > 0) j["host_bytes"] = m.host_bytes;
     if (o_.async_save) {
       j["snapshot_bytes"] = bytes_to_write(model_, o_.parallel, at, state);
       j["total_bytes"] = j["total_bytes"].get<std::uint64_t>() + j["snapshot_bytes"].get<std::uint64_t>();

@@ -62,6 +62,26 @@ void complete_precision(TrainingOptions& o, std::vector<Problem>& problems) {
     add("use-precision-aware-optimizer without sharded optimizer state", "--use-distributed-optimizer");
 }
 
+// State in host memory beside a GPU. On a CPU it is there without being asked.
+void complete_host_state(TrainingOptions& o, std::vector<Problem>& problems) {
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  const auto& n = o.optimizer_names;
+  if (n.offload_fraction < 0 || n.offload_fraction > 1)
+    add(fmt::format("optimizer-offload-fraction {} is not in [0, 1]", n.offload_fraction), "--optimizer-offload-fraction 1");
+  if (!n.cpu_offload || o.device == "cpu") return;
+  HostStateOptions& host = o.optimizer.host;
+  host.share = n.offload_fraction;
+  host.state = n.pin_cpu_params ? Memory::pinned : Memory::host;
+  host.pieces = n.pin_cpu_grads ? Memory::pinned : Memory::host;
+  if (o.optimizer.rule == UpdateRule::muon)
+    add("optimizer-cpu-offload with optimizer muon, whose matrices are made orthogonal on the device", "--optimizer adam");
+  for (const DType d : {o.optimizer.adam.exp_avg, o.optimizer.adam.exp_avg_sq})
+    if (is_scaled(d)) {
+      add("optimizer-cpu-offload with moments in fp16 or fp8, whose scales are found on the device", "--exp-avg-dtype bf16");
+      break;
+    }
+}
+
 }  // namespace
 
 void complete_optimizer(TrainingOptions& o, std::vector<Problem>& problems) {
@@ -79,6 +99,7 @@ void complete_optimizer(TrainingOptions& o, std::vector<Problem>& problems) {
     add("lion betas must be in [0, 1)", "--lion-beta1 0.95 --lion-beta2 0.98");
   complete_muon(o, problems);
   complete_precision(o, problems);
+  complete_host_state(o, problems);
 }
 
 }  // namespace mt

@@ -18,7 +18,7 @@ bool scores(const TrainingOptions& o) {
 }  // namespace
 
 MemoryPlan rank_memory(const TrainingOptions& o, const ModelSpec& model, const Coordinate& at, const Lane& lane) {
-  MemoryPlan plan = plan_memory(model, o.parallel, o.batch, at, o.state(), lane);
+  MemoryPlan plan = plan_memory(model, o.parallel, o.batch, at, o.state(), lane, o.host_layers);
   if (scores(o)) plan.scratch_bytes = std::max(plan.scratch_bytes, plan.forward_only_scratch_bytes);
   return plan;
 }

@@ -96,4 +96,19 @@ RecomputeSpec recompute_spec_of(const TrainingOptions& o, std::vector<Problem>& 
   return spec;
 }
 
+void complete_host_layers(TrainingOptions& o, std::vector<Problem>& problems) {
+  const auto add = [&](std::string what, std::string near) { problems.push_back({std::move(what), std::move(near)}); };
+  if (o.host_layers == 0) return;
+  const auto stages = layers_of_stages(o.parallel, model_of(o).num_layers());
+  const int most = std::max(1, *std::max_element(stages.begin(), stages.end()));
+  if (o.host_layers < 0 || o.host_layers > most)
+    add(fmt::format("cpu-offloading-num-layers {} is not in 0 to {}, the layers of the largest stage", o.host_layers, most),
+        fmt::format("--cpu-offloading-num-layers {}", most));
+  if (o.device == "cpu") o.host_layers = 0;  // they are there already
+  if (o.host_layers == 0) return;
+  if (!o.recompute.granularity.empty() || o.recompute.activations)
+    add("cpu-offloading-num-layers with recompute: what is made again is not kept anywhere", "one of them");
+  if (o.emulated_ms) add("emulate-compute with cpu-offloading-num-layers: nothing is saved", "no --cpu-offloading-num-layers");
+}
+
 }  // namespace mt

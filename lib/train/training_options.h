@@ -56,6 +56,8 @@ struct OptimizerNames {
   std::string rule = "adam";
   bool precision_aware = false;
   std::string main_grads_dtype = "fp32", main_params_dtype = "fp32", exp_avg_dtype = "fp32", exp_avg_sq_dtype = "fp32";
+  bool cpu_offload = false, pin_cpu_grads = true, pin_cpu_params = true;
+  double offload_fraction = 1;
   std::string muon_tp_mode = "duplicated", muon_scale_mode = "spectral", muon_coefficient_type = "quintic";
 };
 
@@ -90,6 +92,7 @@ struct TrainingOptions {
   OptimizerNames optimizer_names;  // fill `optimizer`
   OptimizerOptions optimizer;
   RecomputeOptions recompute;
+  int host_layers = 0;  // of each stage: saved tensors of so many layers lie in host memory beside an accelerator
   bool bf16 = false, fp16 = false;
   bool grad_reduce_in_bf16 = false;                // gradients in bf16
   bool accumulate_allreduce_grads_in_fp32 = false;  // that they are in f32: the default

@@ -39,6 +39,10 @@ void require_memory(const TrainingRun& run, const Coordinate& at, const MemoryPl
   const auto& o = run.options;
   auto wanted = static_cast<double>(plan.total());
   if (o.async_save && run.device.kind == DeviceKind::cpu) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, o.state()));
+  if (const auto host = static_cast<double>(memory_bytes({})); static_cast<double>(plan.host_bytes) > host)
+    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB of host memory, this machine has {:.1f}",
+                                          static_cast<double>(plan.host_bytes) / (1 << 30), host / (1 << 30)),
+                "", "a smaller --optimizer-offload-fraction, or fewer --cpu-offloading-num-layers");
   const auto there = static_cast<double>(memory_bytes(run.device));
   if (wanted > there)
     throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, {} has {:.1f}", wanted / (1 << 30),
@@ -147,7 +151,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& p
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
                     buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr,
-                    o.emulated_ms ? &*o.emulated_ms : nullptr},
+                    o.emulated_ms ? &*o.emulated_ms : nullptr, o.host_layers},
       models, o.batch, device);
 }
 

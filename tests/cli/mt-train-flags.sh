@@ -44,6 +44,23 @@ expect 2 "did you mean --use-flash-attn" mt-train "${tiny[@]}" --use-flash-atn
 expect 2 "unknown flag: --frobnicate" mt-train "${tiny[@]}" --frobnicate
 expect 0 "--use-flash-attn-v2 is read as --use-flash-attn" mt-train --dry-run "${tiny[@]}" --use-flash-attn-v2
 expect 0 "--cpu-optimizer is read as --optimizer-cpu-offload" mt-train --dry-run "${tiny[@]}" --cpu-optimizer
+expect 0 "--optimizer-cpu-offload does nothing with --device cpu" mt-train --dry-run "${tiny[@]}" --optimizer-cpu-offload
+expect 0 "--cpu-offloading-num-layers does nothing with --device cpu" mt-train --dry-run "${tiny[@]}" --cpu-offloading-num-layers 1
+expect 0 "--optimizer-offload-fraction does nothing without" mt-train --dry-run "${tiny[@]}" --optimizer-offload-fraction 0.5
+
+# Beside a GPU: 16 bytes a parameter become 12 on the host and 4 on the device; saved tensors go likewise.
+deep=("${tiny[@]}" --bf16 --device cuda --json)
+deep[1]=6  # layers
+expect 0 "" mt-train --dry-run "${deep[@]}"
+device="$(grep -o '"total_bytes":[0-9]*' out.txt | cut -d : -f 2)"
+! grep -q host_bytes out.txt || fail "host bytes of a run that moves nothing"
+for flags in "--optimizer-cpu-offload" "--optimizer-cpu-offload --optimizer-offload-fraction 0.3" "--cpu-offloading-num-layers 6"; do
+  # shellcheck disable=SC2086  # several flags
+  expect 0 "" mt-train --dry-run "${deep[@]}" $flags
+  [ "$(grep -o '"host_bytes":[0-9]*' out.txt | cut -d : -f 2)" -gt 0 ] || fail "$flags: no host bytes"
+  [ "$(grep -o '"total_bytes":[0-9]*' out.txt | cut -d : -f 2)" -lt "$device" ] || fail "$flags saves nothing on the device"
+done
+expect 3 "optimizer-cpu-offload with optimizer muon" mt-train --dry-run "${tiny[@]}" --device cuda --optimizer muon --optimizer-cpu-offload
 expect 0 "--fp8-hybrid is read as --fp8-format hybrid" sh -c "mt-train --dry-run ${tiny[*]} --fp8-hybrid || [ \$? = 3 ]"
 expect 0 "--layernorm-epsilon is read as --norm-epsilon 1e-6" mt-train --dry-run "${tiny[@]}" --layernorm-epsilon=1e-6
 expect 2 "a value is missing" mt-train "${tiny[@]}" --warmup
