@@ -146,6 +146,11 @@ else
     runs zero "4 ranks, ZeRO" --device cuda --local-ranks 4 --use-distributed-optimizer && same "4 ranks, ZeRO" gpu zero 1e-4
     runs pp "2 ranks, pipeline" --device cuda --local-ranks 2 --pipeline-model-parallel-size 2 &&
       same "2 ranks, pipeline" gpu pp 1e-4
+    # These promise the same bits.
+    runs state "optimizer in host memory" --device cuda --optimizer-cpu-offload && same "optimizer in host memory" gpu state 0
+    runs saved "activations in host memory" --device cuda --cpu-offloading-num-layers 1 &&
+      same "activations in host memory" gpu saved 0
+    runs graphs "CUDA graphs" --device cuda --cuda-graph-impl local --cuda-graph-warmup-steps 1 && same "CUDA graphs" gpu graphs 0
   fi
 fi
 

@@ -43,6 +43,8 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
        "without --optimizer-cpu-offload"},
       {o.device == "cpu", {"optimizer-cpu-offload", "cpu-offloading-num-layers"},
        "with --device cpu, where everything is in host memory"},
+      {o.device == "cpu", {"cuda-graph-impl"}, "with --device cpu"},
+      {o.cuda_graph_impl == "none", {"cuda-graph-warmup-steps"}, "without --cuda-graph-impl"},
       {!o.fp16, {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}, "without --fp16"},
       {o.fp16 && o.loss_scale.fixed, {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"},
        "beside --loss-scale"},

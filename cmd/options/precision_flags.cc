@@ -30,7 +30,7 @@ void add_precision(OptionTable& t, TrainingOptions& o) {
 
 void add_recompute(OptionTable& t, TrainingOptions& o) {
   RecomputeOptions& r = o.recompute;
-  t.group("Recompute and offload");
+  t.group("Recompute, offload and graphs");
   t.add("recompute-granularity", r.granularity, "NAME",
         "selective: some modules of every layer; full: whole layers; default none");
   t.add("recompute-method", r.method, "NAME", "full: uniform, groups over all layers; block, the first layers of a stage");
@@ -40,6 +40,8 @@ void add_recompute(OptionTable& t, TrainingOptions& o) {
   t.add("distribute-saved-activations", r.distribute_saved, "", "full: shard the kept inputs of layers over tp");
   t.add("cpu-offloading-num-layers", o.host_layers, "N",
         "with --device cuda: saved tensors of the first N layers of a stage in host memory", "layers").at_least(0);
+  t.add("cuda-graph-impl", o.cuda_graph_impl, "NAME", "with --device cuda: none, or local, a graph for each forward and backward");
+  t.add("cuda-graph-warmup-steps", o.cuda_graph_warmup_steps, "N", "local: times one runs before it is a graph").at_least(1);
 }
 
 }  // namespace mt::options

@@ -45,6 +45,13 @@ struct DeviceBackend {
   // In the stream's order, from and to any memory of the host or a device.
   void (*copy)(int device, void* stream, void* dst, const void* src, std::size_t bytes);
   void (*zero)(int device, void* stream, void* dst, std::size_t bytes);
+
+  // Waits for the stream; from then on what is queued there is noted and not run, until end_capture, which gives it as a
+  // graph, or null where something may not be noted.
+  void (*begin_capture)(int device, void* stream);
+  void* (*end_capture)(int device, void* stream);
+  void (*launch_graph)(int device, void* stream, void* graph);
+  void (*destroy_graph)(int device, void* graph);
 };
 
 //   fails  Error{device} in a build without CUDA

@@ -23,6 +23,7 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
            parts.groups.placement.spec.vpp);
   for (const Model* m : chunks_) asked_.emplace_back(m->layers().size(), false);
   find_host_rows();
+  if (parts.graph_warmup > 0) graphs_.emplace(parts.graph_warmup);
 }
 
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
@@ -132,10 +133,15 @@ void Executor::forward(const Step& step, LaneInput& input) {
     slot.x = stream_view(*slot.arena, slot.tokens.count());
     ops::cast(parts_.stream, {.x = slot_of({.chunk = below, .micro_batch = step.micro_batch}).y, .out = slot.x});
   }
+  const View loss = model(step.chunk).content().head ? input.losses[m] : View();
+  graphs_ ? forward_by_graph(step, slot, loss) : forward_layers(step, slot, loss);
+}
+
+void Executor::forward_layers(const Step& step, Slot& slot, const View& token_loss) {
   Ctx ctx = context(slot.tokens, Mode::train);
   const Model& chunk = model(step.chunk);
   const auto& layers = chunk.layers();
-  if (chunk.content().head) ctx.token_loss = input.losses[m];
+  ctx.token_loss = token_loss;
   const auto passes = [&](std::size_t i) { return i < layers.size() && (layers[i].again.input || layers[i].again.shard_input); };
   ArenaScope all(scratch_);
   View passing[2];  // outputs that are made again, or kept as shares
@@ -158,7 +164,7 @@ void Executor::forward(const Step& step, LaneInput& input) {
       on_host_->leave(parts_.stream, step.chunk, slot.place, static_cast<std::size_t>(row));
     x = flow.y;
     done(step.chunk, i);
-    parts_.groups.world->progress();
+    if (!graphs_) parts_.groups.world->progress();
   }
   slot.y = x;
 }
@@ -168,12 +174,17 @@ void Executor::backward(const Step& step, bool last) {
   if (on_host_) on_host_->fetch(parts_.stream, step.chunk, slot.place);
   slot.dy_arrives.wait(parts_.stream);
   slot.dy_arrives = Handle();
-  Ctx ctx = context(slot.tokens, Mode::train);
-  const Model& chunk = model(step.chunk);
   const std::int64_t rows = slot.tokens.count() / parts_.groups.placement.spec.sequence_shards();
   for (auto& g : gradients_)
-    if (!g.view()) g = Tensor(device_, stream_dtype(), {rows, chunk.spec().hidden});
+    if (!g.view()) g = Tensor(device_, stream_dtype(), {rows, model(step.chunk).spec().hidden});
   slot.dx = input_gradient(step);
+  graphs_ ? backward_by_graph(step, slot, last) : backward_layers(step, slot, last);
+  if (slot.again != nullptr) again_arenas_.give_back(step.chunk, step.micro_batch);
+}
+
+void Executor::backward_layers(const Step& step, Slot& slot, bool last) {
+  Ctx ctx = context(slot.tokens, Mode::train);
+  const Model& chunk = model(step.chunk);
   if (chunk.layers().empty()) ops::cast(parts_.stream, {.x = slot.dy, .out = slot.dx});  // it passes through
   View dy = slot.dy;
   int turn = 0;
@@ -195,12 +206,11 @@ void Executor::backward(const Step& step, bool last) {
     run(layer.backward_weight, ctx, flow);
     if (row >= 0) on_host_->done(parts_.stream, step.chunk, slot.place, static_cast<std::size_t>(row));
     done(step.chunk, i);
-    parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
+    if (!graphs_) parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);
     dy = flow.dx;
     turn = 1 - turn;
-    parts_.groups.world->progress();
+    if (!graphs_) parts_.groups.world->progress();
   }
-  if (slot.again != nullptr) again_arenas_.give_back(step.chunk, step.micro_batch);
 }
 
 // Input gradients alone; what the weight gradients need later stays in slot.kept and slot.flows.
@@ -317,6 +327,7 @@ Executor::Memory Executor::memory() const {
   m.other = losses_.high_water();
   for (const auto& g : gradients_) m.other += static_cast<std::size_t>(g.bytes());
   for (const auto& message : messages_) m.other += static_cast<std::size_t>(message.buffer.bytes());
+  m.other += static_cast<std::size_t>(graph_loss_.bytes());
   if (on_host_) {
     m.other += on_host_->device_bytes();
     m.host = on_host_->host_bytes();

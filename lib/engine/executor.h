@@ -20,6 +20,7 @@
 #include "engine/arena_pool.h"
 #include "engine/batch.h"
 #include "engine/host_activations.h"
+#include "engine/step_graphs.h"
 #include "nn/model.h"
 #include "schedule/schedule.h"
 
@@ -39,6 +40,8 @@ struct ExecutorParts {
   const Durations* emulated_ms = nullptr;  // acts compute nothing and take so long; needs tp 1, an immediate stream
   int host_layers = 0;  // saved tensors of so many layers of each chunk go to host memory; needs an accelerator, no
                         // recompute, no split backward
+  int graph_warmup = 0;  // above 0: forwards and backwards that ran so often become graphs; needs an accelerator, tp 1,
+                         // ZeRO below 2, shapes that stay, nothing recomputed, whole backwards, nothing on the host
 };
 
 class Executor {
@@ -74,6 +77,8 @@ class Executor {
     std::size_t total() const { return slots + kept + recompute + scratch + other; }
   };
   Memory memory() const;
+  // Null without.
+  const StepGraphs* graphs() const { return graphs_ ? &*graphs_ : nullptr; }
 
  private:
   struct Slot {
@@ -104,6 +109,10 @@ class Executor {
   void do_step(const Step& step, bool last, LaneInput& input);
   void forward(const Step& step, LaneInput& input);
   void backward(const Step& step, bool last);
+  void forward_layers(const Step& step, Slot& slot, const View& token_loss);
+  void backward_layers(const Step& step, Slot& slot, bool last);
+  void forward_by_graph(const Step& step, Slot& slot, const View& loss);
+  void backward_by_graph(const Step& step, Slot& slot, bool last);
   void backward_input(const Step& step);
   void backward_weight(const Step& step, bool last);
   void receive(const Step& step);
@@ -158,6 +167,8 @@ class Executor {
   Arena scratch_, losses_;
   std::vector<std::vector<int>> host_rows_;  // by chunk and layer
   std::unique_ptr<HostActivations> on_host_;
+  std::optional<StepGraphs> graphs_;
+  Tensor graph_loss_;
   ArenaPool slot_arenas_, kept_arenas_, again_arenas_;
   std::vector<std::unique_ptr<Slot>> slots_;  // by place in slot_arenas_
   std::vector<Message> messages_;

@@ -12,6 +12,7 @@
 #include "train/flag_choice.h"
 #include "train/optimizer_options.h"
 #include "train/fp8_options.h"
+#include "train/graph_options.h"
 #include "train/pipeline_schedule.h"
 #include "train/recompute_options.h"
 #include "train/resume.h"
@@ -290,6 +291,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   for (auto& more : run_problems(o)) problems.push_back(std::move(more));
   p.recompute = recompute_spec_of(o, problems);
   complete_host_layers(o, problems);
+  complete_graphs(o, problems);
   add_fp8_problems(o, model, problems);
   complete_optimizer(o, problems);
   // As Megatron asks; weights that arrive late need a step whose gradients are under way too.

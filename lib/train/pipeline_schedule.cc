@@ -127,6 +127,10 @@ void check_schedule(const TrainingOptions& o) {
     refuse("its weight gradients come later than its input gradients, and cpu-offloading-num-layers brings saved tensors "
            "back once");
   }
+  if (o.graph_warmup > 0 && has(s, [](Act a) { return a == Act::backward_input; })) {
+    hint = "--pipeline-schedule 1f1b or interleaved, or --cuda-graph-impl none";
+    refuse("its weight gradients come later than its input gradients, and cuda-graph-impl local makes graphs of whole backwards");
+  }
   if (s.chunks() != o.parallel.vpp)
     throw Error(Code::config, fmt::format("--pipeline-schedule {} has {} chunks a rank, the layout {}", o.schedule,
                                           s.chunks(), o.parallel.vpp),

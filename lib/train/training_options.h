@@ -93,6 +93,9 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   RecomputeOptions recompute;
   int host_layers = 0;  // of each stage: saved tensors of so many layers lie in host memory beside an accelerator
+  std::string cuda_graph_impl = "none";
+  int cuda_graph_warmup_steps = 3;
+  int graph_warmup = 0;  // what they come to: how often an act runs before it is a graph; 0: never
   bool bf16 = false, fp16 = false;
   bool grad_reduce_in_bf16 = false;                // gradients in bf16
   bool accumulate_allreduce_grads_in_fp32 = false;  // that they are in f32: the default

@@ -46,6 +46,11 @@ expect 0 "--use-flash-attn-v2 is read as --use-flash-attn" mt-train --dry-run "$
 expect 0 "--cpu-optimizer is read as --optimizer-cpu-offload" mt-train --dry-run "${tiny[@]}" --cpu-optimizer
 expect 0 "--optimizer-cpu-offload does nothing with --device cpu" mt-train --dry-run "${tiny[@]}" --optimizer-cpu-offload
 expect 0 "--cpu-offloading-num-layers does nothing with --device cpu" mt-train --dry-run "${tiny[@]}" --cpu-offloading-num-layers 1
+expect 0 "--enable-cuda-graph is read as --cuda-graph-impl local" mt-train --dry-run "${tiny[@]}" --enable-cuda-graph
+expect 0 "--cuda-graph-impl does nothing with --device cpu" mt-train --dry-run "${tiny[@]}" --cuda-graph-impl local
+expect 3 "cuda-graph-impl transformer_engine" mt-train --dry-run "${tiny[@]}" --external-cuda-graph
+expect 3 "cuda-graph-impl local with sharded gradients" mt-train --dry-run "${tiny[@]}" --device cuda --cuda-graph-impl local \
+  --data-parallel-sharding-strategy optim_grads
 expect 0 "--optimizer-offload-fraction does nothing without" mt-train --dry-run "${tiny[@]}" --optimizer-offload-fraction 0.5
 
 # Beside a GPU: 16 bytes a parameter become 12 on the host and 4 on the device; saved tensors go likewise.

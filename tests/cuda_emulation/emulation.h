@@ -26,6 +26,8 @@ namespace mt::emulation {
 
 struct Queue;      // a stream
 struct Moment;     // an event
+struct Captured;   // work noted for a graph
+struct Launchable; // a graph
 struct Fiber;
 
 // Where in the source; a default argument gives the caller's.

@@ -21,8 +21,17 @@ struct Entry {
   std::uint64_t until = 0;
 };
 
+struct Captured {
+  std::vector<Entry> entries;
+};
+struct Launchable {
+  std::vector<Entry> entries;
+};
+
 struct Queue : std::enable_shared_from_this<Queue> {
   int device = 0;
+  std::unique_ptr<Captured> capture;  // null: work is queued
+  bool broken = false;                // something happened that may not be noted
   std::deque<Entry> entries;
   std::uint64_t pushed = 0, done = 0;
 };
@@ -103,7 +112,18 @@ void run_until(Queue& q, std::uint64_t ordinal) {
   close_device(q.device);
 }
 
+thread_local Queue* capturing = nullptr;  // the stream whose work this thread notes
+
+cudaError_t break_capture() {
+  capturing->broken = true;
+  return say(cudaErrorStreamCaptureUnsupported);
+}
+
 void push(Queue& q, Entry entry) {
+  if (q.capture) {
+    q.capture->entries.push_back(std::move(entry));
+    return;
+  }
   q.entries.push_back(std::move(entry));
   ++q.pushed;
   run_some();
@@ -238,6 +258,8 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
   }
   return "?";
 }
@@ -251,34 +273,41 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
   }
   return "?";
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  if (capturing) return break_capture();
   const Lock lock(streams().mutex);
   *data = allocate(current_device, bytes);
   return *data ? cudaSuccess : say(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
+  if (capturing) return break_capture();
   const Lock lock(streams().mutex);
   cudaDeviceSynchronize();  // as the real one
   return release(current_device, data) ? cudaSuccess : say(cudaErrorInvalidValue);
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  if (capturing) return break_capture();
   const Lock lock(streams().mutex);
   *data = allocate(-1, bytes);
   return *data ? cudaSuccess : say(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* data) {
   if (data == nullptr) return cudaSuccess;
+  if (capturing) return break_capture();
   const Lock lock(streams().mutex);
   return release(-1, data) ? cudaSuccess : say(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (!stream) return say(cudaErrorInvalidResourceHandle);
+  if (stream == capturing && !(is_emulated_memory(src) && is_emulated_memory(dst))) return break_capture();
   if (!is_emulated_memory(src) && is_emulated_memory(dst)) {  // as the real one: ordinary memory is free at return
     const auto* from = static_cast<const std::byte*>(src);
     queue(stream, [=, kept = std::vector<std::byte>(from, from + bytes)] {
@@ -316,20 +345,64 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream, mt::emulation::Place place) {
   if (mt::emulation::left_out(place)) return cudaSuccess;
   const Lock lock(streams().mutex);
+  if (capturing) return break_capture();
   run_until(*stream, stream->pushed);
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(streams().mutex);
+  if (stream->capture) {
+    stream->broken = true;
+    return say(cudaErrorStreamCaptureUnsupported);
+  }
   return stream->done == stream->pushed ? cudaSuccess : say(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned, mt::emulation::Place place) {
   if (mt::emulation::left_out(place)) return cudaSuccess;
   const Lock lock(streams().mutex);
+  if (stream->capture) return break_capture();
   if (event->stream && event->stream->done < event->ordinal)
     push(*stream, {nullptr, nullptr, {}, event->stream, event->ordinal});
   return cudaSuccess;
 }
+// ---- graphs ---------------------------------------------------------------------------------------------------------
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Lock lock(streams().mutex);
+  if (capturing || stream->capture) return say(cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_unique<Captured>();
+  stream->broken = false;
+  capturing = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(streams().mutex);
+  *graph = nullptr;
+  if (stream != capturing) return say(cudaErrorInvalidValue);
+  capturing = nullptr;
+  const auto captured = std::move(stream->capture);
+  if (stream->broken) return say(cudaErrorStreamCaptureInvalidated);
+  *graph = new Captured(std::move(*captured));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  *ready = new Launchable{graph->entries};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  const Lock lock(streams().mutex);
+  if (capturing) return break_capture();
+  for (const Entry& e : graph->entries) push(*stream, e);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
   const Lock lock(streams().mutex);
   const auto all = streams().all;
@@ -348,12 +421,17 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(streams().mutex);
+  if (stream->capture) {
+    stream->broken = true;
+    return say(cudaErrorStreamCaptureUnsupported);
+  }
   *event = {stream->shared_from_this(), stream->pushed};
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event, mt::emulation::Place place) {
   if (mt::emulation::left_out(place)) return cudaSuccess;
   const Lock lock(streams().mutex);
+  if (capturing) return break_capture();
   if (event->stream) run_until(*event->stream, event->ordinal);
   return cudaSuccess;
 }

@@ -164,6 +164,38 @@ void zero(int device, void* stream, void* dst, std::size_t bytes) {
   check(cudaMemsetAsync(dst, 0, bytes, stream_of(stream)), "cudaMemsetAsync", device);
 }
 
+// Of this thread alone: another rank of the process may take memory meanwhile.
+void begin_capture(int device, void* stream) {
+  use_device(device);
+  check(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize", device);
+  memory_cache(device).begin_capture(stream_of(stream));
+  check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture", device);
+}
+
+void* end_capture(int device, void* stream) {
+  cudaGraph_t graph = nullptr;
+  const cudaError_t error = cudaStreamEndCapture(stream_of(stream), &graph);
+  memory_cache(device).end_capture(stream_of(stream));
+  if (error != cudaSuccess || !graph) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  cudaGraphExec_t ready = nullptr;
+  const cudaError_t made = cudaGraphInstantiate(&ready, graph, 0);
+  cudaGraphDestroy(graph);
+  check(made, "cudaGraphInstantiate", device);
+  return ready;
+}
+
+void launch_graph(int device, void* stream, void* graph) {
+  use_device(device);
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream)), "cudaGraphLaunch", device);
+}
+
+void destroy_graph(int device, void* graph) {
+  quietly([&] { check(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)), "cudaGraphExecDestroy", device); });
+}
+
 }  // namespace
 }  // namespace cuda
 
@@ -189,6 +221,10 @@ const DeviceBackend& cuda_backend() {
       .event_done = cuda::event_done,
       .copy = cuda::copy,
       .zero = cuda::zero,
+      .begin_capture = cuda::begin_capture,
+      .end_capture = cuda::end_capture,
+      .launch_graph = cuda::launch_graph,
+      .destroy_graph = cuda::destroy_graph,
   };
   return backend;
 }

@@ -154,20 +154,29 @@ void MemoryCache::add_stream(cudaStream_t stream) {
 void MemoryCache::remove_stream(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   if (const auto at = scratch_.find(stream); at != scratch_.end()) {
-    give_back_locked(at->second.data);
+    for (std::byte* data : at->second.before) give_back_locked(data);
+    if (at->second.data) give_back_locked(at->second.data);
     scratch_.erase(at);
   }
   std::erase(streams_, stream);
+}
+
+void MemoryCache::begin_capture(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  std::erase(streams_, stream);
+  if (const auto at = scratch_.find(stream); at != scratch_.end()) at->second.stays = true;
 }
 
 std::byte* MemoryCache::scratch(cudaStream_t stream, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   Scratch& s = scratch_[stream];
   if (s.bytes >= bytes) return s.data;
-  if (s.data) give_back_locked(s.data);
-  s = {acquire_locked(bytes), bytes};
+  if (s.data && s.stays) s.before.push_back(s.data);
+  else if (s.data) give_back_locked(s.data);
+  s.stays = false;
+  s.data = acquire_locked(bytes);
+  s.bytes = s.data ? bytes : 0;
   if (!s.data) {
-    scratch_.erase(stream);
     throw Error(Code::device, fmt::format("no memory for {} bytes that a kernel works with", bytes),
                 device_text({DeviceKind::cuda, device_}), "use a smaller micro-batch, more ranks, or recompute");
   }

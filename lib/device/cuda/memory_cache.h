@@ -30,6 +30,10 @@ class MemoryCache {
   // Streams whose work blocks given back have to wait for.
   void add_stream(cudaStream_t stream);
   void remove_stream(cudaStream_t stream);  // needs  nothing is pending on it
+  // While a stream's work is noted for a graph it has none, and may not be asked. What scratch memory it then has stays
+  // where it is as long as the stream lives: the graph's kernels know it.
+  void begin_capture(cudaStream_t stream);
+  void end_capture(cudaStream_t stream) { add_stream(stream); }
   // See scratch() of launch.h.
   std::byte* scratch(cudaStream_t stream, std::size_t bytes);
   // Where the cache's own work goes; made by the first call.
@@ -44,6 +48,8 @@ class MemoryCache {
   struct Scratch {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
+    bool stays = false;
+    std::vector<std::byte*> before;  // that stayed
   };
   std::byte* acquire_locked(std::size_t bytes);
   void give_back_locked(std::byte* data);

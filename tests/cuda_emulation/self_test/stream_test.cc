@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/buffer.h"
 #include "device/cuda/launch.h"
+#include "device/graph.h"
 
 namespace mt::cuda {
 namespace {
@@ -91,6 +92,25 @@ TEST(EmulatedStream, ScratchGrowsInStreamOrder) {
   EXPECT_EQ(x[0], 5);
   EXPECT_EQ(x[1], 6);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % 256, 0u);
+}
+
+// A graph's kernels know the scratch memory there was: it is nobody else's while the stream lives.
+TEST(EmulatedStream, ScratchOfAGraphStaysWhenMoreIsWanted) {
+  const Ints x;
+  Stream s(kDevice);
+  constexpr std::size_t kSmall = 3 << 12;
+  auto* small = reinterpret_cast<int*>(scratch(s, kSmall));
+  const Graph graph = Graph::capture(s, [&] {
+    launch(s, set_to, {}, small, 5);
+    launch(s, copy_int, {}, &x[0], static_cast<const int*>(small));
+  });
+  EXPECT_NE(scratch(s, 4 * kSmall), reinterpret_cast<std::byte*>(small));
+  s.synchronize();
+  const Buffer other(kDevice, kSmall);
+  EXPECT_NE(other.data(), reinterpret_cast<std::byte*>(small));
+  graph.launch(s);
+  s.synchronize();
+  EXPECT_EQ(x[0], 5);
 }
 
 }  // namespace
