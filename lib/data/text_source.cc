@@ -55,6 +55,19 @@ struct Window {
   bool whole() const { return begin == 0 && end < 0; }
 };
 
+// In stretches whose count fits a byte, which the compiler does sixteen at a time.
+std::int64_t count_feeds(std::string_view text) {
+  std::int64_t feeds = 0;
+  while (!text.empty()) {
+    const std::string_view some = text.substr(0, 255);
+    std::uint8_t here = 0;
+    for (const char c : some) here = static_cast<std::uint8_t>(here + (c == '\n' ? 1 : 0));
+    feeds += here;
+    text.remove_prefix(some.size());
+  }
+  return feeds;
+}
+
 }  // namespace
 
 struct TextSource::State {
@@ -319,7 +332,7 @@ std::optional<TextChunk> TextSource::next(std::string room) {
     chunk.first_dealt = from.lines;
     chunk.separator = s.options.document_separator;
     chunk.size = text.size();
-    const std::int64_t feeds = std::count(text.begin(), text.end(), '\n');
+    const std::int64_t feeds = count_feeds(text);
     s.here.byte += std::ssize(text);
     s.here.line += feeds;
     s.here.lines += feeds + (s.end_of_file && !text.empty() && text.back() != '\n' ? 1 : 0);

@@ -44,18 +44,19 @@ inline std::uint32_t least_of(const std::uint32_t* numbers, std::size_t count) {
 }  // namespace
 
 // A word being merged: symbols stay where they are, a bit says which are there still. For each place the merge with the
-// place behind it; rank and place are one number, so that the least is the merge to make. Beside the ends stand symbols
-// that merge with nothing, so that no branch asks for them.
+// place behind it; rank and place are one number, so that the least is the merge to make. The first and the last place are
+// the ends: symbols that merge with nothing, so that no branch asks for them.
 struct MergeTable::Word {
-  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kMost = 62, kEnd = 63;  // symbols are at places 1 to kMost
   static constexpr int kPlaceBits = 6;
-  static constexpr std::uint32_t kNothing = 0x7FFFFFFF;
-  std::uint32_t key[kMost + 1];
-  std::int32_t symbol[kMost + 2], result[kMost + 1];  // of place p at p + 1; key at p
+  static constexpr std::uint32_t kNothing = kNone << kPlaceBits;  // and above: no merge
+  std::uint32_t key[kEnd + 1];
+  std::uint32_t number[kEnd + 1];  // of the merge, where its rank is another
+  std::int32_t symbol[kEnd + 1];
   std::uint64_t there;
-  std::size_t size;
+  std::size_t looked_at;  // keys, a multiple of 16
   // Where merges are looked for next: the new symbol's place and that of the one before it, their pairs and slots.
-  int left, here;
+  std::size_t left, here;
   std::uint64_t left_pair, left_slot, right_pair, right_slot;
 };
 
@@ -66,16 +67,16 @@ struct MergeTable::Row {
   std::uint16_t next[kMost], previous[kMost];
 };
 
-// Merges in order of rank; those of equal order and result are one.
-void MergeTable::number_merges(std::span<const Merge> merges, std::span<const std::uint32_t> order) {
-  numbers_.resize(merges.size());
-  std::iota(numbers_.begin(), numbers_.end(), 0u);
+// The numbers of the merges, and by number their results and ranks; those of equal order and result are one.
+std::vector<std::uint32_t> MergeTable::number_merges(std::span<const Merge> merges, std::span<const std::uint32_t> order) {
+  std::vector<std::uint32_t> numbers(merges.size());
+  std::iota(numbers.begin(), numbers.end(), 0u);
   if (order.empty()) {
     for (const Merge& m : merges) results_.push_back(m.result);
-    return;
+    return numbers;
   }
   const auto rank = [&](std::uint32_t place) { return std::pair(order[place], merges[place].result); };
-  std::vector<std::uint32_t> places = numbers_;
+  std::vector<std::uint32_t> places = numbers;
   std::sort(places.begin(), places.end(), [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
   bool equal_orders = false;
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -86,16 +87,18 @@ void MergeTable::number_merges(std::span<const Merge> merges, std::span<const st
       ranks_.push_back(equal ? ranks_.back() : static_cast<std::uint32_t>(ranks_.size()));
       results_.push_back(merges[place].result);
     }
-    numbers_[place] = static_cast<std::uint32_t>(results_.size() - 1);
+    numbers[place] = static_cast<std::uint32_t>(results_.size() - 1);
   }
   if (!equal_orders) ranks_.clear();
+  return numbers;
 }
 
 MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order) {
   MT_CHECK(order.empty() || order.size() == merges.size(), "{} orders of {} merges", order.size(), merges.size());
   if (merges.size() >= kNumberMask) throw Error(Code::data, fmt::format("{} merges: wanted below 2^{}", merges.size(), kNumberBits));
-  number_merges(merges, order);
-  const std::size_t size = std::bit_ceil(merges.size() * 2 + 2);
+  const std::vector<std::uint32_t> numbers = number_merges(merges, order);
+  // At most six of ten slots are taken: most pairs that are asked for are in no slot, and four of those end the search.
+  const std::size_t size = std::bit_ceil(merges.size() + merges.size() / 3 * 2 + 4);
   memory_ = TableMemory(size * sizeof(std::uint64_t));
   mask_ = size - 1;
   auto* const slots = static_cast<std::uint64_t*>(memory_.data());
@@ -106,21 +109,20 @@ MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint3
     const std::uint64_t pair = pair_of(m.left, m.right);
     std::uint64_t slot = slot_of(pair);
     while (slots[slot] != 0 && slots[slot] >> kNumberBits != pair) slot = (slot + 1) & mask_;
-    slots[slot] = pair << kNumberBits | (numbers_[place] + 1);
+    slots[slot] = pair << kNumberBits | (numbers[place] + 1);
   }
-  numbers_ = {};
   if (results_.empty()) results_.push_back(0);  // read, never used
 }
 
-// Two slots at once without a branch, since whether a pair merges is hard to foretell; seldom more.
+// Four slots at once without a branch, since whether a pair merges is hard to foretell; seldom more. A slot of the pair
+// leaves its number, any other kNone or more.
 inline std::uint32_t MergeTable::number_at(std::uint64_t slot, std::uint64_t pair) const {
-  for (const std::uint64_t wanted = pair << kNumberBits;; slot = (slot + 2) & mask_) {
-    const std::uint64_t first = slots()[slot], second = slots()[slot + 1];
-    const std::uint64_t of_first = first ^ wanted, of_second = second ^ wanted;
-    const std::uint64_t hit = of_first <= kNumberMask ? of_first : of_second;
-    const std::uint32_t number = hit <= kNumberMask ? static_cast<std::uint32_t>(hit) - 1 : kNone;
-    const bool ends = static_cast<int>(hit <= kNumberMask) | static_cast<int>(first == 0) | static_cast<int>(second == 0);
-    if (ends) [[likely]] return number;
+  for (const std::uint64_t wanted = pair << kNumberBits;; slot = (slot + 4) & mask_) {
+    const std::uint64_t* const four = slots() + slot;
+    const std::uint64_t first = std::min((four[0] ^ wanted) - 1, (four[1] ^ wanted) - 1);
+    const std::uint64_t hit = std::min(first, std::min((four[2] ^ wanted) - 1, (four[3] ^ wanted) - 1));
+    const bool goes_on = std::min((hit + 1) >> kNumberBits, four[3]) != 0;  // both are not 0
+    if (!goes_on) [[likely]] return static_cast<std::uint32_t>(std::min(hit, std::uint64_t{kNone}));
   }
 }
 
@@ -140,74 +142,80 @@ void MergeTable::set_bytes(std::span<const std::int32_t, 256> ids) {
 }
 
 inline void MergeTable::set(Word& word, std::size_t place, std::uint32_t number) const {
-  const bool none = number == kNone;
-  const std::uint32_t some = none ? 0 : number;
-  const std::uint32_t key = rank_of(some) << Word::kPlaceBits | static_cast<std::uint32_t>(place);
-  word.key[place] = none ? Word::kNothing : key;
-  word.result[place] = results_[some];
+  std::uint32_t rank = number;
+  if (!ranks_.empty()) {
+    word.number[place] = number;
+    rank = number >= kNone ? kNone : ranks_[number];
+  }
+  word.key[place] = rank << Word::kPlaceBits | static_cast<std::uint32_t>(place);
 }
 
 // Make the next merge, and bring near where those of the new symbol stand.   gives  false: there is none any more
 inline bool MergeTable::turn(Word& word) const {
-  const std::uint32_t least = least_of(word.key, word.size);
-  if (least == Word::kNothing) return false;
-  const std::size_t i = least & (Word::kMost - 1);
+  constexpr std::uint64_t kFirst = 1, kLastPlace = std::uint64_t{1} << Word::kEnd;
+  const std::uint32_t least = least_of(word.key, word.looked_at);
+  if (least >= Word::kNothing) return false;
+  const std::size_t i = least % (1u << Word::kPlaceBits);
   const std::uint64_t behind = word.there & (~std::uint64_t{1} << i), before = word.there & ((std::uint64_t{1} << i) - 1);
   const std::uint64_t right = behind & (behind - 1);
-  const std::int32_t made = word.result[i];
-  word.symbol[i + 1] = made;
+  const std::int32_t made = results_[ranks_.empty() ? least >> Word::kPlaceBits : word.number[i]];
+  word.symbol[i] = made;
   word.there = before | std::uint64_t{1} << i | right;
-  word.key[std::countr_zero(behind)] = Word::kNothing;
-  word.here = static_cast<int>(i);
-  word.left = 63 - std::countl_zero(before);
-  word.left_pair = pair_of(word.symbol[word.left + 1], made);
-  word.right_pair = pair_of(made, word.symbol[std::countr_zero(right) + 1]);
-  word.left_slot = slot_of(word.left_pair);
-  word.right_slot = slot_of(word.right_pair);
+  word.key[std::countr_zero(behind | kLastPlace)] = Word::kNothing;
+  const auto left_place = static_cast<std::size_t>(63 - std::countl_zero(before | kFirst));
+  const auto right_place = static_cast<std::size_t>(std::countr_zero(right | kLastPlace));
+  word.here = i;
+  word.left = left_place;
+  word.left_pair = pair_of(word.symbol[left_place], made);
+  word.right_pair = pair_of(made, word.symbol[right_place]);
+  // Beside an end nothing is looked for, and no memory is waited for.
+  word.left_slot = slot_of(word.left_pair) & -static_cast<std::uint64_t>(left_place != 0);
+  word.right_slot = slot_of(word.right_pair) & -static_cast<std::uint64_t>(right_place != Word::kEnd);
   __builtin_prefetch(slots() + word.left_slot);
   __builtin_prefetch(slots() + word.right_slot);
   return true;
 }
 
 inline void MergeTable::look(Word& word) const {
-  const int left = word.left >= 0 ? word.left : static_cast<int>(Word::kMost);  // a place nobody looks at
-  set(word, static_cast<std::size_t>(word.here), number_at(word.right_slot, word.right_pair));
-  set(word, static_cast<std::size_t>(left), number_at(word.left_slot, word.left_pair));
+  set(word, word.here, number_at(word.right_slot, word.right_pair));
+  set(word, word.left, number_at(word.left_slot, word.left_pair));
 }
 
-void MergeTable::begin(Word& word) {
-  word.there = word.size == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << word.size) - 1;
-  const std::size_t looked_at = word.size == 0 ? 16 : (word.size + 15) / 16 * 16;
-  for (std::size_t i = word.size == 0 ? 0 : word.size - 1; i < looked_at; ++i) word.key[i] = Word::kNothing;
-  word.symbol[0] = word.symbol[Word::kMost + 1] = kNoSymbol;
+// Of so many symbols: those behind the last key that was set merge with nothing.
+void MergeTable::begin(Word& word, std::size_t size) {
+  word.there = ((std::uint64_t{2} << size) - 1) | std::uint64_t{1} << Word::kEnd;
+  word.looked_at = size / 16 * 16 + 16;
+  word.key[0] = Word::kNothing;
+  for (std::size_t i = std::max(size, std::size_t{1}); i < word.looked_at; ++i) word.key[i] = Word::kNothing;
+  word.symbol[0] = word.symbol[Word::kEnd] = kNoSymbol;
 }
 
 void MergeTable::end(const Word& word, std::vector<std::int32_t>& symbols) {
-  for (std::uint64_t there = word.there; there != 0; there &= there - 1) {
-    symbols.push_back(word.symbol[std::countr_zero(there) + 1]);
+  for (std::uint64_t there = word.there & ~(std::uint64_t{1} << Word::kEnd | 1); there != 0; there &= there - 1) {
+    symbols.push_back(word.symbol[std::countr_zero(there)]);
   }
 }
 
 void MergeTable::load(std::span<const std::int32_t> symbols, Word& word) const {
-  word.size = symbols.size();
   std::copy(symbols.begin(), symbols.end(), word.symbol + 1);
-  for (std::size_t i = 0; i + 1 < word.size; ++i) set(word, i, find(symbols[i], symbols[i + 1]));
-  begin(word);
+  for (std::size_t i = 1; i < symbols.size(); ++i) set(word, i, find(symbols[i - 1], symbols[i]));
+  begin(word, symbols.size());
 }
 
 void MergeTable::load(std::string_view piece, Word& word) const {
   const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
-  word.size = piece.size();
-  for (std::size_t i = 0; i < word.size; ++i) word.symbol[i + 1] = byte_ids_[bytes[i]];
-  for (std::size_t i = 0; i + 1 < word.size; ++i) {
-    set(word, i, byte_pairs_[static_cast<std::size_t>(bytes[i]) << 8 | bytes[i + 1]]);
+  std::size_t pair = 0;
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    pair = (pair << 8 | bytes[i]) & 0xFFFF;
+    word.symbol[i + 1] = byte_ids_[bytes[i]];
+    set(word, i, byte_pairs_[pair]);
   }
-  begin(word);
+  begin(word, piece.size());
 }
 
 template <class Pieces>
 void MergeTable::merge_words(std::size_t count, const Pieces& piece_of, WordsOfSymbols& merged) const {
-  constexpr std::size_t kAbreast = 8;
+  constexpr std::size_t kAbreast = 16;
   Word words[kAbreast];
   for (std::size_t done = 0; done < count;) {
     std::size_t n = 0;
@@ -217,9 +225,9 @@ void MergeTable::merge_words(std::size_t count, const Pieces& piece_of, WordsOfS
       if (turn(words[n])) busy |= 1u << n;
     }
     while (busy != 0) {
+      for (std::uint32_t rest = busy; rest != 0; rest &= rest - 1) look(words[std::countr_zero(rest)]);
       for (std::uint32_t rest = busy; rest != 0; rest &= rest - 1) {
         const int k = std::countr_zero(rest);
-        look(words[k]);
         if (!turn(words[k])) busy &= ~(1u << k);
       }
     }
@@ -284,8 +292,8 @@ void MergeTable::merge_bytes(std::string_view piece, std::vector<std::int32_t>& 
 }
 
 inline void MergeTable::set(Row& row, std::size_t place, std::uint32_t number) const {
-  row.rank[place] = number == kNone ? kLast : static_cast<std::int32_t>(rank_of(number));
-  if (number != kNone) row.result[place] = results_[number];
+  row.rank[place] = number >= kNone ? kLast : static_cast<std::int32_t>(rank_of(number));
+  if (number < kNone) row.result[place] = results_[number];
 }
 
 // The least rank is looked for among the least of each sixteen places, which a merge changes in three of them at most;
@@ -348,7 +356,7 @@ void MergeTable::merge_long(std::vector<std::int32_t>& symbols) const {
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto push = [&](std::uint32_t i) {
     const std::uint32_t number = find(symbols[i], symbols[next[i]]);
-    if (number != kNone) queue.push({rank_of(number), i, number});
+    if (number < kNone) queue.push({rank_of(number), i, number});
   };
   for (std::uint32_t i = 0; i + 1 < n; ++i) push(i);
   while (!queue.empty()) {

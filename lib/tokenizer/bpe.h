@@ -47,13 +47,13 @@ class MergeTable {
   explicit MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> order = {});
 
   // Merge `symbols` in place to the end.
-  //   cost  for each merge a look at all of up to 64 symbols, and at n/16 places of up to 512; from there a heap: n log n,
+  //   cost  for each merge a look at all of up to 62 symbols, and at n/16 places of up to 512; from there a heap: n log n,
   //         so a megabyte without a break is no trap
   void merge(std::vector<std::int32_t>& symbols) const;
 
   // The same of many words side by side: while one waits for the memory of the table, the others go on. Merged ones are
   // appended to `merged`.
-  //   cost  as merge(), but the waits of eight words are one
+  //   cost  as merge(), but the waits of sixteen words are one
   void merge_all(const WordsOfSymbols& words, WordsOfSymbols& merged) const;
 
   // For models over bytes: the id of every byte, -1 where there is none. Pairs of bytes then have a table of their own.
@@ -64,20 +64,20 @@ class MergeTable {
   void merge_bytes_all(std::span<const std::string_view> pieces, WordsOfSymbols& merged) const;
 
  private:
-  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
-  // The number of a merge: what merges of equal order and result share, by rank. Or kNone.
+  // The number of a merge: what merges of equal order and result share, by rank. Or kNone or more.
+  static constexpr std::uint32_t kNone = (1u << 22) - 1;
   std::uint32_t find(std::int32_t left, std::int32_t right) const;
   std::uint32_t number_at(std::uint64_t slot, std::uint64_t pair) const;
   std::uint32_t rank_of(std::uint32_t number) const { return ranks_.empty() ? number : ranks_[number]; }
   static std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 21 | static_cast<std::uint32_t>(right);
   }
-  // Even, so that a slot and the next are on one cache line.
+  // The first of four slots on one cache line.
   std::uint64_t slot_of(std::uint64_t pair) const {
-    return pair * 0x9E3779B97F4A7C15ull >> 32 & mask_ & ~std::uint64_t{1};
+    return pair * 0x9E3779B97F4A7C15ull >> 32 & mask_ & ~std::uint64_t{3};
   }
   const std::uint64_t* slots() const { return static_cast<const std::uint64_t*>(memory_.data()); }
-  void number_merges(std::span<const Merge> merges, std::span<const std::uint32_t> order);
+  std::vector<std::uint32_t> number_merges(std::span<const Merge> merges, std::span<const std::uint32_t> order);
 
   struct Word;
   struct Row;
@@ -85,7 +85,7 @@ class MergeTable {
   void set(Row& row, std::size_t place, std::uint32_t number) const;
   void load(std::span<const std::int32_t> symbols, Word& word) const;
   void load(std::string_view piece, Word& word) const;
-  static void begin(Word& word);
+  static void begin(Word& word, std::size_t size);
   static void end(const Word& word, std::vector<std::int32_t>& symbols);
   bool turn(Word& word) const;
   void look(Word& word) const;
@@ -98,7 +98,6 @@ class MergeTable {
 
   TableMemory memory_;  // of slots: left (21 bits), right (21), number + 1 (22), so that 0 is empty
   std::uint64_t mask_ = 0;
-  std::vector<std::uint32_t> numbers_;  // of the merges while the table is built
   std::vector<std::int32_t> results_;   // by number
   std::vector<std::uint32_t> ranks_;    // by number; empty: a merge's rank is its number
   std::int32_t byte_ids_[256] = {};

@@ -122,30 +122,29 @@ void ByteLevelBpe::encode_plain(std::string_view text, EncodeScratch& scratch, s
     spaced += text;
     text = spaced;
   }
+  CachedPieces pieces(scratch, out, [&](std::span<const std::string_view> some, WordsOfSymbols& ids) {
+    encode_new(some, scratch, ids);
+  });
+  const char* const end = text.data() + text.size();
   if (parts_.pattern.batched()) {
     std::uint32_t lengths[kPieceBatch];
     std::size_t position = 0, done = 0;
     while (const std::size_t n = parts_.pattern.next(text, position, lengths)) {
-      encode_pieces(text.substr(done), {lengths, n}, scratch, out);
+      pieces.add(TouchingPieces(text.data() + done, {lengths, n}, end), n);
       done = position;
     }
-    return;
+    return pieces.finish();
   }
   scratch.lengths.clear();
   parts_.pattern.split(text, scratch.lengths);
-  std::string_view rest = text;
+  const char* at = text.data();
   const std::span<const std::uint32_t> all = scratch.lengths;
   for (std::size_t i = 0; i < all.size(); i += kPieceBatch) {
     const auto some = all.subspan(i, std::min(kPieceBatch, all.size() - i));
-    encode_pieces(rest, some, scratch, out);
-    for (const std::uint32_t n : some) rest.remove_prefix(n);
+    pieces.add(TouchingPieces(at, some, end), some.size());
+    for (const std::uint32_t n : some) at += n;
   }
-}
-
-void ByteLevelBpe::encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
-                                 std::vector<Id>& out) const {
-  encode_cached(TouchingPieces(text.data(), lengths, text.data() + text.size()), lengths.size(), scratch, out,
-                [&](std::span<const std::string_view> pieces, WordsOfSymbols& ids) { encode_new(pieces, scratch, ids); });
+  pieces.finish();
 }
 
 // A piece that is a token whatever the merges say.
@@ -198,7 +197,8 @@ void ByteLevelBpe::encode_parts(EncodeScratch& scratch, WordsOfSymbols& ids) con
   misses.words.clear();
   misses.merged.clear();
   for (MissScratch::Part& part : misses.parts) {
-    if (part.cached && scratch.words.find(part.key, part.hash) != nullptr) continue;
+    const WordCache::Entry* entry = part.cached ? scratch.words.find(part.key, part.hash) : nullptr;
+    if (entry != nullptr && !entry->pending()) continue;
     part.cached = false;
     if (part.id < 0) misses.words.push_back(part.text);
   }

@@ -60,8 +60,6 @@ class ByteLevelBpe final : public Tokenizer {
  private:
   void encode_normalized(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
   void encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<Id>& out) const;
-  void encode_pieces(std::string_view text, std::span<const std::uint32_t> lengths, EncodeScratch& scratch,
-                     std::vector<Id>& out) const;
   std::optional<Id> whole_token(std::string_view piece) const;
   void encode_new(std::span<const std::string_view> pieces, EncodeScratch& scratch, WordsOfSymbols& ids) const;
   void look_for(MissScratch::Part& part, const EncodeScratch& scratch) const;

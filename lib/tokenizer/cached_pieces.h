@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tokenizer/cut_text.h"
@@ -51,30 +53,24 @@ class PlacedPieces {
   const char* end_;
 };
 
-// Ids of a batch as they are found, and the places among them where others belong. Those of a long word take no more room.
+// Ids of a stretch of pieces as they are found, and the places among them where others belong. Those of a long word take
+// no more room.
 static_assert(LongWordCache::kInlineIds <= WordCache::kInlineIds);
 struct FoundIds {
+  static constexpr std::size_t kMostPieces = 8 * kPieceBatch;
   struct Gap {
     std::uint32_t at, begin, size;  // size 0: of the new piece number `begin`; else of `spilled`
   };
-  Id ids[(kPieceBatch + 1) * WordCache::kInlineIds];
-  std::size_t count = 0, gaps = 0;
-  Gap gap[kPieceBatch];
+  std::size_t count = 0, gaps = 0, pieces = 0;
+  Gap gap[kMostPieces];
+  Id ids[(kMostPieces + 1) * WordCache::kInlineIds];
 
-  // Up to so many ids, of which `size` count; what is behind them is overwritten.
-  void add(const Id* some, std::uint32_t size) {
-    std::copy(some, some + WordCache::kInlineIds, ids + count);
-    count += size;
-  }
   void spill(std::span<const Id> some, MissScratch& misses) {
     const auto begin = static_cast<std::uint32_t>(misses.spilled.size());
     misses.spilled.insert(misses.spilled.end(), some.begin(), some.end());
     gap[gaps++] = {static_cast<std::uint32_t>(count), begin, static_cast<std::uint32_t>(some.size())};
   }
-  void miss(std::string_view piece, MissScratch& misses) {
-    gap[gaps++] = {static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(misses.pieces.size()), 0};
-    misses.pieces.push_back(piece);
-  }
+  void miss(std::size_t number) { gap[gaps++] = {static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(number), 0}; }
   void append_to(std::vector<Id>& out, const MissScratch& misses) const {
     std::size_t done = 0;
     for (std::size_t g = 0; g < gaps; ++g) {
@@ -89,42 +85,104 @@ struct FoundIds {
   }
 };
 
+// Pieces of one text into ids. New pieces wait until there are some dozens of them, since a model merges many side by side
+// in the time of a few; one that comes twice meanwhile waits once.
+//   Miss  miss(pieces, ids) appends the ids of new pieces, a word each
+template <class Miss>
+class CachedPieces {
+ public:
+  CachedPieces(EncodeScratch& scratch, std::vector<Id>& out, Miss miss) : scratch_(scratch), out_(out), miss_(std::move(miss)) {
+    clear();
+  }
+  // Without finish(), as when `miss` throws, the caches know nothing of the pieces that wait.
+  ~CachedPieces() {
+    for_short_misses([this](std::size_t, WordCache::Key key, std::uint64_t hash) { scratch_.words.forget(key, hash); });
+    scratch_.misses.pieces.clear();
+  }
+  CachedPieces(const CachedPieces&) = delete;
+  CachedPieces& operator=(const CachedPieces&) = delete;
+
+  // The next `count` pieces.   needs  count at most kPieceBatch, pieces not empty, their bytes stay until finish()
+  template <class Pieces>
+  void add(Pieces pieces, std::size_t count);
+
+  // Append what is waiting; call once after the last add.
+  void finish() {
+    MissScratch& misses = scratch_.misses;
+    if (!misses.pieces.empty()) miss_(std::span<const std::string_view>(misses.pieces), misses.ids);
+    found_.append_to(out_, misses);
+    keep_new();
+    clear();
+  }
+
+ private:
+  static constexpr std::size_t kMostWaiting = 64;
+  void clear() {
+    found_.count = found_.gaps = found_.pieces = 0;
+    scratch_.misses.pieces.clear();
+    scratch_.misses.ids.clear();
+    scratch_.misses.spilled.clear();
+  }
+  void find_other(std::string_view piece, const WordCache::Entry* entry, WordCache::Key key, std::uint64_t hash);
+  void keep_new();
+  template <class Use>
+  void for_short_misses(Use use) {
+    const std::vector<std::string_view>& pieces = scratch_.misses.pieces;
+    for (std::size_t k = 0; k < pieces.size(); ++k) {
+      if (pieces[k].size() > WordCache::kMaxKeyBytes) continue;
+      const WordCache::Key key = WordCache::key_of(pieces[k].data(), pieces[k].size());
+      use(k, key, WordCache::hash_of(key));
+    }
+  }
+
+  EncodeScratch& scratch_;
+  std::vector<Id>& out_;
+  Miss miss_;
+  FoundIds found_;
+};
+
 // A piece that is not among the short words with few ids.
-inline void find_other(std::string_view piece, const WordCache::Entry* entry, std::uint64_t hash, EncodeScratch& scratch,
-                       FoundIds& found) {
-  if (entry != nullptr) return found.spill(scratch.words.ids(*entry), scratch.misses);
-  if (piece.size() > WordCache::kMaxKeyBytes && piece.size() <= LongWordCache::kMaxBytes) {
-    if (const LongWordCache::Entry* word = scratch.long_words.find(piece, hash)) {
-      const std::span<const Id> ids = scratch.long_words.ids(*word);
-      if (ids.size() > LongWordCache::kInlineIds) return found.spill(ids, scratch.misses);
-      std::copy(ids.begin(), ids.end(), found.ids + found.count);
-      found.count += ids.size();
+template <class Miss>
+void CachedPieces<Miss>::find_other(std::string_view piece, const WordCache::Entry* entry, WordCache::Key key,
+                                    std::uint64_t hash) {
+  MissScratch& misses = scratch_.misses;
+  if (entry != nullptr) {
+    if (entry->pending()) return found_.miss(static_cast<std::size_t>(entry->ids[0]));
+    return found_.spill(scratch_.words.ids(*entry), misses);
+  }
+  if (piece.size() <= WordCache::kMaxKeyBytes) {
+    scratch_.words.insert_pending(key, hash, static_cast<std::int32_t>(misses.pieces.size()));
+  } else if (piece.size() <= LongWordCache::kMaxBytes) {
+    if (const LongWordCache::Entry* word = scratch_.long_words.find(piece, hash)) {
+      const std::span<const Id> ids = scratch_.long_words.ids(*word);
+      if (ids.size() > LongWordCache::kInlineIds) return found_.spill(ids, misses);
+      std::copy(ids.begin(), ids.end(), found_.ids + found_.count);
+      found_.count += ids.size();
       return;
     }
   }
-  found.miss(piece, scratch.misses);
+  found_.miss(misses.pieces.size());
+  misses.pieces.push_back(piece);
 }
 
 // Remember what was new.
-inline void keep_new(EncodeScratch& scratch) {
-  const MissScratch& misses = scratch.misses;
+template <class Miss>
+void CachedPieces<Miss>::keep_new() {
+  const MissScratch& misses = scratch_.misses;
+  for_short_misses([&](std::size_t k, WordCache::Key key, std::uint64_t hash) {
+    scratch_.words.settle(key, hash, misses.ids.word(k));
+  });
   for (std::size_t k = 0; k < misses.pieces.size(); ++k) {
     const std::string_view piece = misses.pieces[k];
-    if (piece.size() <= WordCache::kMaxKeyBytes) {
-      const WordCache::Key key = WordCache::key_of(piece.data(), piece.size());
-      const std::uint64_t hash = WordCache::hash_of(key);
-      if (scratch.words.find(key, hash) == nullptr) scratch.words.insert(key, hash, misses.ids.word(k));
-    } else if (piece.size() <= LongWordCache::kMaxBytes) {
-      const std::uint64_t hash = LongWordCache::hash_of(piece);
-      if (scratch.long_words.find(piece, hash) == nullptr) scratch.long_words.insert(piece, hash, misses.ids.word(k));
-    }
+    if (piece.size() <= WordCache::kMaxKeyBytes || piece.size() > LongWordCache::kMaxBytes) continue;
+    const std::uint64_t hash = LongWordCache::hash_of(piece);
+    if (scratch_.long_words.find(piece, hash) == nullptr) scratch_.long_words.insert(piece, hash, misses.ids.word(k));
   }
 }
 
-// Append the ids of `count` pieces. `miss(pieces, ids)` appends those of pieces the cache does not know, a word each.
-//   needs  count at most kPieceBatch, pieces not empty
-template <class Pieces, class Miss>
-void encode_cached(Pieces pieces, std::size_t count, EncodeScratch& scratch, std::vector<Id>& out, Miss miss) {
+template <class Miss>
+template <class Pieces>
+void CachedPieces<Miss>::add(Pieces pieces, std::size_t count) {
   WordCache::Key keys[kPieceBatch];
   std::uint64_t hashes[kPieceBatch];
   Pieces first_look = pieces;
@@ -134,35 +192,36 @@ void encode_cached(Pieces pieces, std::size_t count, EncodeScratch& scratch, std
       keys[i] = pieces.end() - piece.data() >= 16 ? WordCache::key_of_readable(piece.data(), piece.size())
                                                   : WordCache::key_of(piece.data(), piece.size());
       hashes[i] = WordCache::hash_of(keys[i]);
-      scratch.words.prefetch(hashes[i]);
+      scratch_.words.prefetch(hashes[i]);
     } else {
       keys[i] = {};
       hashes[i] = piece.size() <= LongWordCache::kMaxBytes ? LongWordCache::hash_of(piece) : 0;
-      scratch.long_words.prefetch(hashes[i]);
+      scratch_.long_words.prefetch(hashes[i]);
     }
   }
-  MissScratch& misses = scratch.misses;
-  misses.pieces.clear();
-  misses.ids.clear();
-  misses.spilled.clear();
-  FoundIds found;
+  Id* to = found_.ids + found_.count;
+  std::size_t walked = 0;  // pieces taken; few are looked at again
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string_view piece = pieces.take();
-    const bool is_short = piece.size() <= WordCache::kMaxKeyBytes;
-    const WordCache::Entry* entry = is_short ? scratch.words.find(keys[i], hashes[i]) : nullptr;
+    const WordCache::Entry* entry = keys[i].high != 0 ? scratch_.words.find(keys[i], hashes[i]) : nullptr;
     if (entry != nullptr && entry->count() <= WordCache::kInlineIds) [[likely]] {
-      found.add(entry->ids, entry->count());
-    } else {
-      find_other(piece, entry, hashes[i], scratch, found);
+      std::memcpy(to, entry->ids, sizeof entry->ids);  // of which some count; the next overwrite the others
+      to += entry->count();
+      continue;
     }
+    for (; walked < i; ++walked) pieces.take();
+    ++walked;
+    found_.count = static_cast<std::size_t>(to - found_.ids);
+    find_other(pieces.take(), entry, keys[i], hashes[i]);
+    to = found_.ids + found_.count;
   }
-  if (found.gaps == 0) [[likely]] {
-    out.insert(out.end(), found.ids, found.ids + found.count);
-    return;
+  found_.count = static_cast<std::size_t>(to - found_.ids);
+  found_.pieces += count;
+  if (found_.gaps == 0) [[likely]] {
+    out_.insert(out_.end(), found_.ids, found_.ids + found_.count);
+    found_.count = found_.pieces = 0;
+  } else if (scratch_.misses.pieces.size() >= kMostWaiting || found_.pieces + kPieceBatch > FoundIds::kMostPieces) {
+    finish();
   }
-  if (!misses.pieces.empty()) miss(std::span<const std::string_view>(misses.pieces), misses.ids);
-  found.append_to(out, misses);
-  keep_new(scratch);
 }
 
 // The `miss` of a model that takes pieces one by one: encode(piece, ids) appends to ids.

@@ -211,12 +211,6 @@ void CharacterBpe::encode(std::span<const std::string_view> pieces, WordsOfSymbo
   merges_.merge_all(first, ids);
 }
 
-void CharacterBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  WordsOfSymbols first, merged;
-  encode({&piece, 1}, first, merged);
-  ids.swap(merged.symbols);
-}
-
 std::string CharacterBpe::description() const {
   return fmt::format("character-bpe\n{}\n{}\n{}\n{}{}{}", parts_.unknown, parts_.prefix, parts_.suffix,
                      parts_.byte_fallback, parts_.fuse_unknown, parts_.ignore_merges);

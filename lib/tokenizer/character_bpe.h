@@ -39,8 +39,6 @@ class CharacterBpe {
   // Append the ids of pieces to `ids`, a word each; `first` is scratch.
   //   fails  Error{data}: a character without a token, and no unknown token (the reference leaves it out in silence)
   void encode(std::span<const std::string_view> pieces, WordsOfSymbols& first, WordsOfSymbols& ids) const;
-  // The ids of one piece.
-  void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   // Whether it is known where no merge crosses, so that next() has places to cut at.
   bool cuts() const { return !pairs_.empty(); }

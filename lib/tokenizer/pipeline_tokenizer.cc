@@ -99,9 +99,9 @@ void PipelineTokenizer::encode_spaced(std::string_view text, EncodeScratch& scra
 // The first part with a space in front where `spaced`, then the others; a part is what no merge leaves.
 void PipelineTokenizer::encode_parts(std::string_view text, bool spaced, EncodeScratch& scratch,
                                      std::vector<Id>& out) const {
-  const auto miss = [&](std::span<const std::string_view> pieces, WordsOfSymbols& ids) {
-    spaced_->encode(pieces, scratch.misses.first, ids);
-  };
+  CachedPieces pieces(scratch, out, [&](std::span<const std::string_view> some, WordsOfSymbols& ids) {
+    spaced_->encode(some, scratch.misses.first, ids);
+  });
   std::uint32_t lengths[kPieceBatch];
   std::size_t position = 0, done = 0;
   while (const std::size_t n = spaced_->next(text, position, lengths)) {
@@ -110,14 +110,15 @@ void PipelineTokenizer::encode_parts(std::string_view text, bool spaced, EncodeS
       scratch.other = " ";
       scratch.other += text.substr(0, some.front());
       const std::uint32_t size[] = {some.front() + 1};
-      encode_cached(TouchingPieces(scratch.other.data(), size, scratch.other.data() + size[0]), 1, scratch, out, miss);
+      pieces.add(TouchingPieces(scratch.other.data(), size, scratch.other.data() + size[0]), 1);
       done = some.front();
       some = some.subspan(1);
       spaced = false;
     }
-    encode_cached(TouchingPieces(text.data() + done, some, text.data() + text.size()), some.size(), scratch, out, miss);
+    pieces.add(TouchingPieces(text.data() + done, some, text.data() + text.size()), some.size());
     done = position;
   }
+  pieces.finish();
 }
 
 void PipelineTokenizer::encode_plain(std::string_view text, bool at_start, EncodeScratch& scratch,
@@ -144,10 +145,12 @@ void PipelineTokenizer::encode_cut(EncodeScratch& scratch, std::vector<Id>& out)
             one_by_one([&](std::string_view piece, auto& out_ids) { model.encode(piece, out_ids); })(some, ids);
           }
         };
+        CachedPieces cached(scratch, out, miss);
         for (std::size_t i = 0; i < pieces.size(); i += kPieceBatch) {
           const auto some = pieces.subspan(i, std::min(kPieceBatch, pieces.size() - i));
-          encode_cached(PlacedPieces(cut.text, some), some.size(), scratch, out, miss);
+          cached.add(PlacedPieces(cut.text, some), some.size());
         }
+        cached.finish();
       },
       parts_.model);
 }

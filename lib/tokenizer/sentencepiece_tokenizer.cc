@@ -241,21 +241,23 @@ void SentencePieceTokenizer::encode_normalized(std::string_view text, EncodeScra
 void SentencePieceTokenizer::encode_mergeable(std::string_view text, EncodeScratch& scratch,
                                               std::vector<Id>& out) const {
   if (text.empty()) return;
-  const auto miss = [&](std::span<const std::string_view> pieces, WordsOfSymbols& ids) {
-    bpe_->encode(pieces, scratch.misses.first, ids);
+  CachedPieces pieces(scratch, out, [&](std::span<const std::string_view> some, WordsOfSymbols& ids) {
+    bpe_->encode(some, scratch.misses.first, ids);
     settle_unknown(ids);
-  };
+  });
   const char* end = text.data() + text.size();
   std::uint32_t lengths[kPieceBatch];
   if (!bpe_->cuts()) {
     lengths[0] = static_cast<std::uint32_t>(text.size());
-    return encode_cached(TouchingPieces(text.data(), {lengths, 1}, end), 1, scratch, out, miss);
+    pieces.add(TouchingPieces(text.data(), {lengths, 1}, end), 1);
+    return pieces.finish();
   }
   std::size_t position = 0, done = 0;
   while (const std::size_t n = bpe_->next(text, position, lengths)) {
-    encode_cached(TouchingPieces(text.data() + done, {lengths, n}, end), n, scratch, out, miss);
+    pieces.add(TouchingPieces(text.data() + done, {lengths, n}, end), n);
     done = position;
   }
+  pieces.finish();
 }
 
 // Characters that are no piece and merged into none become bytes, or unknown.

@@ -61,6 +61,20 @@ Unigram::Unigram(UnigramParts parts) : parts_(std::move(parts)), trie_(build_tri
                                     [](const UnigramParts::Piece& piece) { return goes_over_a_word(piece.text); });
 }
 
+// Show offer(end, id) the tokens that begin at `begin`, whose character ends at `next`.   gives  whether that is a token
+template <class Offer>
+bool Unigram::tokens_at(std::string_view text, std::size_t begin, std::size_t next, const Offer& offer) const {
+  bool has_character = false;
+  std::uint32_t node = PrefixTrie::kRoot;
+  for (std::size_t i = begin; i < text.size() && trie_.step(node, text[i]); ++i) {
+    const std::int32_t id = trie_.value(node);
+    if (id < 0) continue;
+    offer(i + 1, id);
+    has_character |= i + 1 == next;
+  }
+  return has_character;
+}
+
 template <bool single>
 void Unigram::find_best(std::string_view piece, double start, std::vector<UnigramScratch::Node>& nodes) const {
   const auto rounded = [](double score) { return single ? static_cast<double>(static_cast<float>(score)) : score; };
@@ -86,16 +100,11 @@ void Unigram::find_best(std::string_view piece, double start, std::vector<Unigra
     }
     const double here = nodes[begin].score;
     const std::size_t next = begin + decode_utf8(piece.data() + begin).size;
-    bool has_character = false;
-    std::uint32_t node = PrefixTrie::kRoot;
-    for (std::size_t i = begin; i < piece.size() && trie_.step(node, piece[i]); ++i) {
-      const std::int32_t id = trie_.value(node);
-      if (id < 0) continue;
+    const bool has_character = tokens_at(piece, begin, next, [&](std::size_t end, std::int32_t id) {
       double score = scores_[static_cast<std::size_t>(id)];
-      if (std::isnan(score)) score = static_cast<double>(static_cast<float>(0.1 * static_cast<double>(i - begin)));
-      offer(i + 1, begin, id, score + here);
-      has_character |= i + 1 == next;
-    }
+      if (std::isnan(score)) score = static_cast<double>(static_cast<float>(0.1 * static_cast<double>(end - 1 - begin)));
+      offer(end, begin, id, score + here);
+    });
     if (!has_character) offer(next, begin, parts_.unknown, unknown_score + here);
     begin = next;
   }
@@ -160,7 +169,10 @@ bool Unigram::is_certain(std::string_view word, UnigramScratch& scratch) const {
   int characters = 0;
   for (std::size_t begin = 0; begin < word.size(); ++characters) {
     const double here = nodes[begin].score;
-    const auto offer = [&](std::size_t end, std::int32_t id, double score) {
+    bool user_defined = false;
+    const auto offer = [&](std::size_t end, std::int32_t id) {
+      const double score = scores_[static_cast<std::size_t>(id)] + here;
+      user_defined |= std::isnan(score);
       UnigramScratch::Node& node = nodes[end];
       double& second = scratch.seconds[end];
       if (node.begin >= 0 && score <= node.score) {
@@ -171,17 +183,7 @@ bool Unigram::is_certain(std::string_view word, UnigramScratch& scratch) const {
       node = {score, static_cast<std::int32_t>(begin), id};
     };
     const std::size_t next = begin + decode_utf8(word.data() + begin).size;
-    bool has_character = false;
-    std::uint32_t node = PrefixTrie::kRoot;
-    for (std::size_t i = begin; i < word.size() && trie_.step(node, word[i]); ++i) {
-      const std::int32_t id = trie_.value(node);
-      if (id < 0) continue;
-      const double score = scores_[static_cast<std::size_t>(id)];
-      if (std::isnan(score)) return false;
-      offer(i + 1, id, score + here);
-      has_character |= i + 1 == next;
-    }
-    if (!has_character) return false;
+    if (!tokens_at(word, begin, next, offer) || user_defined) return false;
     begin = next;
   }
   // Two ways to a place, each rounded once a character at most.

@@ -82,6 +82,8 @@ class Unigram {
   std::int32_t unknown() const { return parts_.unknown; }  // -1: none
 
  private:
+  template <class Offer>
+  bool tokens_at(std::string_view text, std::size_t begin, std::size_t next, const Offer& offer) const;
   template <bool single>
   void find_best(std::string_view piece, double start, std::vector<UnigramScratch::Node>& nodes) const;
   double encode_from(double start, std::string_view piece, UnigramScratch& scratch, std::vector<std::int32_t>& ids) const;

@@ -86,8 +86,9 @@ class WordCache {
 
   struct Entry {
     Key key;                       // high == 0: empty
-    std::int32_t ids[kInlineIds];  // count() > 4: the place in the side array, and how many
+    std::int32_t ids[kInlineIds];  // count() > 4: the place in the side array, and how many; pending(): a number
     std::uint32_t count() const { return static_cast<std::uint32_t>(key.high >> kCountBit) & 7; }
+    bool pending() const { return count() == kPending; }
   };
 
   // Bring the entry's line near.
@@ -97,8 +98,8 @@ class WordCache {
   const Entry* find(Key key, std::uint64_t hash) const {
     for (std::size_t line = hash & mask_;; line = (line + 1) & mask_) {
       const Entry* two = entries() + 2 * line;
-      const std::uint64_t first = differs(two[0], key), second = differs(two[1], key);
-      if (static_cast<int>(first == 0) | static_cast<int>(second == 0)) return two + (first != 0 ? 1 : 0);
+      if (differs(two[0], key) == 0) [[likely]] return two;  // the commoner words are there first
+      if (differs(two[1], key) == 0) return two + 1;
       if (two[1].key.high == 0) return nullptr;
     }
   }
@@ -111,16 +112,25 @@ class WordCache {
   // Remember a word that find did not know. Does nothing when full.
   void insert(Key key, std::uint64_t hash, std::span<const std::int32_t> ids);
 
+  // The same in two steps, so that a word met twice before its ids are known is known for new once: find gives a pending
+  // entry with the caller's number until settle brings the ids, or forget takes the word out again.
+  void insert_pending(Key key, std::uint64_t hash, std::int32_t number);
+  void settle(Key key, std::uint64_t hash, std::span<const std::int32_t> ids);
+  void forget(Key key, std::uint64_t hash);
+
   std::size_t size() const { return used_; }
 
  private:
   static constexpr int kSizeBit = 56, kCountBit = 60;
+  static constexpr std::uint32_t kPending = kInlineIds + 2;
   static constexpr std::uint64_t kCountMask = std::uint64_t{7} << kCountBit;
   static std::uint64_t differs(const Entry& entry, Key key) {
     return (entry.key.low ^ key.low) | ((entry.key.high ^ key.high) & ~kCountMask);
   }
   Entry* entries() const { return static_cast<Entry*>(memory_.data()); }
   void place(const Entry& entry, std::uint64_t hash);
+  bool write_ids(Entry& entry, std::span<const std::int32_t> ids);
+  Entry* pending(Key key, std::uint64_t hash);
   void grow();
   TableMemory memory_;
   std::vector<std::int32_t> side_;

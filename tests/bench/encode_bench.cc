@@ -1,9 +1,9 @@
 // How fast JSON lines become ids, beside what the machine could do at most: memcpy and bare simdjson over the same
 // bytes.
 //
-//   bench_encode FILE.jsonl TOKENIZER [REPEATS]
+//   bench_encode FILE.jsonl TOKENIZER [REPEATS [ROW]]
 // TOKENIZER is a tokenizer.json, a .model of SentencePiece, or a .tiktoken that is cut as o200k.
-// One thread. A row a measurement: name, bytes, processor seconds (median of the repeats), MB/s, share of memcpy.
+// One thread; ROW: that row alone, for a profiler. A row a measurement: name, bytes, processor seconds (median of the repeats), MB/s, share of memcpy.
 // `encode cold` starts every repeat with an empty word cache, as a worker starts; `encode warm` keeps it.
 
 #include <algorithm>
@@ -118,7 +118,7 @@ struct Work {
   }
 };
 
-int bench(const std::string& file, const std::string& tokenizer, int repeats) {
+int bench(const std::string& file, const std::string& tokenizer, int repeats, const std::string& only) {
   Work work;
   work.chunks = read_all(file);
   for (const TextChunk& chunk : work.chunks) work.bytes += chunk.size;
@@ -160,6 +160,7 @@ int bench(const std::string& file, const std::string& tokenizer, int repeats) {
   std::printf("what\tbytes\tseconds\tMB_per_s\tof_memcpy\n");
   double limit = 0;
   for (const Row& row : rows) {
+    if (!only.empty() && row.name != only) continue;
     const double s = median_s(repeats, row.body), rate = static_cast<double>(work.bytes) / 1e6 / s;
     if (limit == 0) limit = rate;
     std::printf("%s\t%zu\t%.4f\t%.1f\t%.4f\n", row.name, work.bytes, s, rate, rate / limit);
@@ -172,11 +173,11 @@ int bench(const std::string& file, const std::string& tokenizer, int repeats) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: bench_encode FILE.jsonl TOKENIZER [REPEATS]\n");
+    std::fprintf(stderr, "usage: bench_encode FILE.jsonl TOKENIZER [REPEATS [ROW]]\n");
     return 2;
   }
   try {
-    return bench(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 5);
+    return bench(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 5, argc > 4 ? argv[4] : "");
   } catch (const Error& error) {
     std::fprintf(stderr, "bench_encode: %s\n", error.what());
     return static_cast<int>(error.code());

@@ -73,6 +73,47 @@ TEST(ByteLevelBpe, long_words_pass_the_cache_by) {
   }
 }
 
+TEST(ByteLevelBpe, new_words_that_come_again_at_once_get_the_ids_they_have_alone) {
+  const ByteLevelBpe tokenizer(parts_with(kMerges, std::string(kGpt2Pattern)));
+  std::mt19937 random(7);
+  EncodeScratch kept;
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::string> words;
+    for (int i = 0; i < 100; ++i) {
+      std::string& word = words.emplace_back(" ");
+      for (auto n = 1 + random() % (i % 10 == 0 ? 40 : 12); n > 0; --n) word += static_cast<char>('a' + random() % 3);
+    }
+    std::string text;
+    Ids expected, ids;
+    for (int i = 0; i < 3000; ++i) {
+      const std::string& word = words[random() % words.size()];
+      text += word;
+      const Ids alone = tokenizer.encode(word);
+      expected.insert(expected.end(), alone.begin(), alone.end());
+    }
+    tokenizer.encode(text, kept, ids);
+    ASSERT_EQ(ids, expected) << round;
+  }
+}
+
+TEST(ByteLevelBpe, words_behind_a_text_that_was_refused_get_their_ids) {
+  ByteLevelBpeParts parts = parts_with(kMerges, std::string(kGpt2Pattern));
+  TokenTable no_z;
+  for (Id id = 0; id < parts.tokens.size(); ++id) {
+    if (id != 'z') no_z.add(parts.tokens.token(id), id);
+  }
+  no_z.seal();
+  parts.tokens = std::move(no_z);
+  const ByteLevelBpe tokenizer(std::move(parts));
+  EncodeScratch scratch;
+  Ids ids;
+  EXPECT_THROW(tokenizer.encode(" ab ccc z ab", scratch, ids), Error);
+  EXPECT_THROW(tokenizer.encode(" ba z", scratch, ids), Error);
+  ids.clear();
+  tokenizer.encode(" ccc ba ab ccc", scratch, ids);
+  EXPECT_EQ(ids, tokenizer.encode(" ccc ba ab ccc"));
+}
+
 TEST(ByteLevelBpe, ignore_merges_takes_whole_pieces_but_never_added_tokens) {
   ByteLevelBpeParts parts = parts_with(kMerges, std::string(kGpt2Pattern));
   parts.tokens.add("whole", 300);

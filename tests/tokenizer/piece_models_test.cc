@@ -49,6 +49,12 @@ CharacterBpeParts random_parts(std::mt19937& random, bool byte_fallback) {
   return parts;
 }
 
+Ids ids_of(const CharacterBpe& bpe, std::string_view piece) {
+  WordsOfSymbols first, ids;
+  bpe.encode({&piece, 1}, first, ids);
+  return ids.symbols;
+}
+
 TEST(CharacterBpe, pieces_cut_where_no_merge_crosses_give_the_ids_of_the_whole) {
   std::mt19937 random(11);
   std::size_t cuts = 0;
@@ -57,14 +63,13 @@ TEST(CharacterBpe, pieces_cut_where_no_merge_crosses_give_the_ids_of_the_whole) 
     for (int i = 0; i < 50; ++i) {
       const std::string text = random_text(random, 200);
       if (text.empty()) continue;
-      Ids whole, parts;
-      bpe.encode(text, whole);
+      const Ids whole = ids_of(bpe, text);
+      Ids parts;
       std::vector<TextSpan> pieces{{0, static_cast<std::uint32_t>(text.size())}};
       bpe.cut(text, pieces);
       cuts += pieces.size() - 1;
       for (const TextSpan& p : pieces) {
-        Ids some;
-        bpe.encode(std::string_view(text).substr(p.begin, p.end - p.begin), some);
+        const Ids some = ids_of(bpe, std::string_view(text).substr(p.begin, p.end - p.begin));
         parts.insert(parts.end(), some.begin(), some.end());
       }
       ASSERT_EQ(parts, whole) << text;
@@ -79,9 +84,7 @@ TEST(CharacterBpe, joins_unknown_characters_only_where_asked_and_then_cuts_nothi
     CharacterBpeParts parts = random_parts(random, false);
     parts.fuse_unknown = fuse;
     const CharacterBpe bpe(std::move(parts));
-    Ids ids;
-    bpe.encode("中中", ids);
-    EXPECT_EQ(ids, fuse ? Ids{0} : (Ids{0, 0}));
+    EXPECT_EQ(ids_of(bpe, "中中"), fuse ? Ids{0} : (Ids{0, 0}));
     std::vector<TextSpan> pieces{{0, 6}};
     bpe.cut("中中", pieces);
     EXPECT_EQ(pieces.size(), fuse ? 1u : 2u);
@@ -103,10 +106,7 @@ TEST(CharacterBpe, over_spaces_gives_the_ids_of_the_model_over_blocks) {
         plain += block ? ' ' : text[k];
         if (block) k += 2;
       }
-      Ids a, b;
-      blocks.encode(text, a);
-      spaces.encode(plain, b);
-      ASSERT_EQ(a, b) << text;
+      ASSERT_EQ(ids_of(blocks, text), ids_of(spaces, plain)) << text;
     }
   }
   CharacterBpeParts holds_space = random_parts(random, true);
@@ -120,8 +120,7 @@ TEST(CharacterBpe, without_an_unknown_token_an_unknown_character_is_an_error) {
   CharacterBpeParts parts;
   parts.tokens.add("a", 0);
   parts.tokens.seal();
-  Ids ids;
-  EXPECT_THROW(CharacterBpe(parts).encode("ab", ids), Error);
+  EXPECT_THROW(ids_of(CharacterBpe(parts), "ab"), Error);
   parts.unknown = "<unk>";
   EXPECT_THROW(CharacterBpe{parts}, Error);
 }

@@ -37,6 +37,35 @@ TEST(WordCache, finds_what_was_inserted_through_growth) {
   EXPECT_EQ(cache.size(), reference.size());
 }
 
+TEST(WordCache, a_word_that_waits_gets_its_ids_or_is_forgotten) {
+  WordCache cache;
+  const auto key_of = [](int i) {
+    const std::string word = "w" + std::to_string(i);
+    return WordCache::key_of(word.data(), word.size());
+  };
+  const auto find = [&](int i) { return cache.find(key_of(i), WordCache::hash_of(key_of(i))); };
+  for (int i = 0; i < 5000; ++i) cache.insert_pending(key_of(i), WordCache::hash_of(key_of(i)), i);
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_TRUE(find(i) != nullptr && find(i)->pending()) << i;
+    ASSERT_EQ(find(i)->ids[0], i);
+    if (i % 3 == 0) {
+      cache.forget(key_of(i), WordCache::hash_of(key_of(i)));
+    } else {
+      cache.settle(key_of(i), WordCache::hash_of(key_of(i)), Ids(static_cast<std::size_t>(i % 7), i));
+    }
+  }
+  for (int i = 5000; i < 20000; ++i) cache.insert(key_of(i), WordCache::hash_of(key_of(i)), Ids{i});  // it grows
+  for (int i = 0; i < 20000; ++i) {
+    if (i < 5000 && i % 3 == 0) {
+      ASSERT_EQ(find(i), nullptr) << i;
+      continue;
+    }
+    ASSERT_NE(find(i), nullptr) << i;
+    const auto ids = cache.ids(*find(i));
+    ASSERT_EQ(Ids(ids.begin(), ids.end()), i < 5000 ? Ids(static_cast<std::size_t>(i % 7), i) : Ids{i});
+  }
+}
+
 TEST(WordCache, stops_growing_at_its_limit) {
   WordCache cache(100);
   for (std::uint32_t i = 0; i < 1000; ++i) {
