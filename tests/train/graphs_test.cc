@@ -1,6 +1,8 @@
 // Forward and backward as graphs of the device under test: the bits of a run without.
 
 #include "base/error.h"
+#include "train/pipeline_schedule.h"
+#include "train/rank_memory.h"
 #include "train/same_checkpoint.h"
 #include "train/tiny_run.h"
 #include "train/train_step.h"
@@ -75,6 +77,26 @@ TEST(OnTheDeviceGraphs, AnActThatRanOftenEnoughIsLaunchedAsAWhole) {
     EXPECT_EQ(run.executor->graphs()->captured(), 2u);
     EXPECT_EQ(run.executor->graphs()->launched(), 8u);
   });
+}
+
+TEST(OnTheDeviceGraphs, TakeTheBytesOfThePlan) {
+  if (test::on_cpu()) GTEST_SKIP() << "the device under test is the CPU";
+  std::int64_t planned[2], taken[2];
+  for (const int on : {0, 1}) {
+    const TempDir dir;
+    auto o = graph_options(dir);
+    o.cuda_graph_impl = on == 1 ? "local" : "none";
+    o.cuda_graph_warmup_steps = 1;
+    o.train_iters = 1;
+    const auto complete = complete_options(o, 1);
+    planned[on] = rank_memory(complete, model_of(complete), {}, work_of(complete, 0).lane).total();
+    const std::size_t before = live_buffer_bytes(Memory::device);
+    reset_peak_buffer_bytes();
+    test::run_tiny(o, 1);
+    taken[on] = static_cast<std::int64_t>(peak_buffer_bytes(Memory::device) - before);
+  }
+  EXPECT_EQ(taken[1] - taken[0], planned[1] - planned[0]);
+  EXPECT_EQ(planned[1] - planned[0], 32) << "eight losses";
 }
 
 TEST(GraphOptions, WhatGraphsCannotBeMadeOfIsRefusedByName) {
