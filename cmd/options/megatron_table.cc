@@ -112,13 +112,12 @@ constexpr FlagGroup kGroups[] = {
   {kRefused, "freeze-all-layers", "every weight is trained", "--lr 0"},
   {kRefused, "init-method-xavier-uniform no-initialization", "weights start normal", "--init-method-std"},
   {kAccepted, "data-parallel-random-init", "replicas start from the same values in every layout"},
-  {kAccepted, "te-rng-tracker inference-rng-tracker deterministic-mode",
-   "random numbers depend on the seed and the place alone, and runs repeat to the bit"},
+  {kAccepted, "te-rng-tracker inference-rng-tracker", "random numbers depend on the seed and the place alone"},
 
   // Training length, batch, checks
   {kSupported,
    "micro-batch-size global-batch-size train-iters train-samples rampup-batch-size step-batch-size-schedule iterations-to-skip "
-   "exit-interval exit-duration-in-mins no-bias-gelu-fusion check-for-nan-in-loss-and-grad check-for-spiky-loss"},
+   "exit-interval exit-duration-in-mins deterministic-mode no-bias-gelu-fusion check-for-nan-in-loss-and-grad check-for-spiky-loss"},
   {kRefused, "decrease-batch-size-if-needed", "the batch is a size that divides", "--global-batch-size"},
   {kAccepted, "exit-signal-handler exit-signal=:SIGTERM|SIGINT|SIGUSR1 exit-signal-handler-for-dataloader",
    "SIGTERM, SIGINT and SIGUSR1 always save and end all ranks", "--exit-signal SIGTERM"},

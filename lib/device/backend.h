@@ -20,6 +20,7 @@ struct DeviceBackend {
   int (*count)();             // devices this process may use; 0 where there is no driver
   std::string (*why_none)();  // when count is 0, in the words of the runtime
   std::string (*name)(int device);
+  int (*capability)(int device);  // 10·major + minor: 80, 89, 90, 100
   bool emulated;  // kernels run on the host's cores: nothing to take the time of
   DeviceMemory (*memory)(int device);
 

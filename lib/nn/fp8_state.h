@@ -24,21 +24,21 @@ class Fp8State {
   View seen(int unit, int product, Fp8Operand operand) const { return cell(seen_, unit, product, operand); }
 
   // After a step: the recorded magnitudes of all ranks enter the history, the next step's are chosen, recording starts
-  // anew. One that is not finite does not count. Collective; nothing unless scaling is delayed.
+  // anew. One that is not finite does not count. Collective; nothing unless scaling is delayed. The host reads nothing.
   //   cost  4 bytes an operand over the world
   void end_step(Stream& stream, Communicator& world);
 
   // {"decoder.layers.0.mlp.1.dy": [newest, …], …}; empty unless scaling is delayed.
-  Json state() const;
+  //   needs  nothing under way that changes it   cost  waits for the device
+  Json state(Stream& stream) const;
   // Names of layers that are not here are ignored; a longer history is cut, a shorter one goes on from what there is.
   void restore(Stream& stream, const Json& state);
 
  private:
   View cell(const Tensor& table, int unit, int product, Fp8Operand operand) const;
-  void choose(Stream& stream);
   Fp8Spec spec_;
   std::vector<std::string> names_;            // by cell, empty where there is no product
-  std::vector<std::vector<float>> history_;  // by cell, newest first
+  Tensor history_;                   // [history, cells], newest first; below zero: nothing yet
   Tensor used_, seen_;
 };
 

@@ -44,8 +44,9 @@ namespace {
 // The direction a product sums over an operand in: along its rows' elements, or down its columns.
 enum class Sum : std::uint8_t { along, down };
 
-// An operand as an fp8 product sees it, a copy in scratch. A scale of the whole tensor is the same on all tp ranks.
-View rounded(Ctx& ctx, const Product& p, Fp8Operand operand, View x, Sum sum) {
+// How an operand of an fp8 product is rounded, with memory for its copy. A scale of the whole tensor is the same on all tp
+// ranks.
+ops::Fp8RoundArgs rounded(Ctx& ctx, const Product& p, Fp8Operand operand, View x, Sum sum) {
   const Fp8Spec& spec = ctx.fp8->spec();
   ops::Fp8RoundArgs args;
   args.x = x;
@@ -61,8 +62,7 @@ View rounded(Ctx& ctx, const Product& p, Fp8Operand operand, View x, Sum sum) {
   }
   args.block_rows = operand == Fp8Operand::weight || sum == Sum::down ? 128 : 1;
   args.block_columns = operand == Fp8Operand::weight || sum == Sum::along ? 128 : 1;
-  ops::fp8_round(ctx.stream, args);
-  return args.out;
+  return args;
 }
 
 void note(Ctx& ctx, const Product& p, Fp8Operand operand, View x) {
@@ -76,40 +76,43 @@ bool is_fp8(const Ctx& ctx, const Product& p) { return p.fp8 && ctx.fp8 != nullp
 
 void linear(Ctx& ctx, const Product& p, View x, View y) {
   const ArenaScope scope(ctx.scratch);
-  View weight = ctx.params.weight(p.weight);
-  if (is_fp8(ctx, p)) {
-    note(ctx, p, Fp8Operand::x, x);
-    note(ctx, p, Fp8Operand::weight, weight);
-    x = rounded(ctx, p, Fp8Operand::x, x, Sum::along);
-    weight = rounded(ctx, p, Fp8Operand::weight, weight, Sum::along);
-  }
-  ops::gemm(ctx.stream, {.a = x,
-                         .b = weight,
-                         .c = y,
-                         .trans_b = true,
-                         .bias = p.bias >= 0 ? ctx.params.weight(p.bias) : View()});
+  const View weight = ctx.params.weight(p.weight), bias = p.bias >= 0 ? ctx.params.weight(p.bias) : View();
+  if (!is_fp8(ctx, p))
+    return ops::gemm(ctx.stream, {.a = x, .b = weight, .c = y, .trans_b = true, .bias = bias, .mode = ctx.gemm_mode});
+  note(ctx, p, Fp8Operand::x, x);
+  note(ctx, p, Fp8Operand::weight, weight);
+  ops::fp8_gemm(ctx.stream, {.a = rounded(ctx, p, Fp8Operand::x, x, Sum::along),
+                             .b = rounded(ctx, p, Fp8Operand::weight, weight, Sum::along),
+                             .c = y,
+                             .bias = bias,
+                             .trans_b = true,
+                             .mode = ctx.gemm_mode});
 }
 
 void linear_backward_input(Ctx& ctx, const Product& p, View dy, View dx) {
   const ArenaScope scope(ctx.scratch);
-  View weight = ctx.params.weight(p.weight);
-  if (is_fp8(ctx, p)) {
-    note(ctx, p, Fp8Operand::dy, dy);
-    dy = rounded(ctx, p, Fp8Operand::dy, dy, Sum::along);
-    weight = rounded(ctx, p, Fp8Operand::weight, weight, Sum::down);
-  }
-  ops::gemm(ctx.stream, {.a = dy, .b = weight, .c = dx});
+  const View weight = ctx.params.weight(p.weight);
+  if (!is_fp8(ctx, p)) return ops::gemm(ctx.stream, {.a = dy, .b = weight, .c = dx, .mode = ctx.gemm_mode});
+  note(ctx, p, Fp8Operand::dy, dy);
+  ops::fp8_gemm(ctx.stream, {.a = rounded(ctx, p, Fp8Operand::dy, dy, Sum::along),
+                             .b = rounded(ctx, p, Fp8Operand::weight, weight, Sum::down),
+                             .c = dx,
+                             .mode = ctx.gemm_mode});
 }
 
 void linear_backward_weight(Ctx& ctx, const Product& p, View dy, View x) {
   const ArenaScope scope(ctx.scratch);
   if (p.bias >= 0) ops::column_sum(ctx.stream, {.x = dy, .out = ctx.params.grad(p.bias)});
-  if (is_fp8(ctx, p) && ctx.fp8->spec().weight_gradients) {
-    dy = rounded(ctx, p, Fp8Operand::dy, dy, Sum::down);
-    x = rounded(ctx, p, Fp8Operand::x, x, Sum::down);
-  }
-  ops::gemm(ctx.stream,
-            {.a = dy, .b = x, .c = ctx.params.grad(p.weight, p.slot), .trans_a = true, .accumulate = true});
+  const View dw = ctx.params.grad(p.weight, p.slot);
+  if (!is_fp8(ctx, p) || !ctx.fp8->spec().weight_gradients)
+    return ops::gemm(
+        ctx.stream, {.a = dy, .b = x, .c = dw, .trans_a = true, .accumulate = true, .mode = ctx.gemm_mode});
+  ops::fp8_gemm(ctx.stream, {.a = rounded(ctx, p, Fp8Operand::dy, dy, Sum::down),
+                             .b = rounded(ctx, p, Fp8Operand::x, x, Sum::down),
+                             .c = dw,
+                             .trans_a = true,
+                             .accumulate = true,
+                             .mode = ctx.gemm_mode});
 }
 
 int require_param(const ParameterStore& params, const std::string& name) {

@@ -44,6 +44,12 @@ void adamw_largest(Stream& stream, const AdamwLargestArgs& g) {
   dispatch(stream, &Kernels::adamw_largest, g);
 }
 
+void moment_scales(Stream& stream, const MomentScalesArgs& g) {
+  MT_CHECK_VIEW(g.largest, DType::f32, {g.next.size()});
+  MT_CHECK_VIEW(g.next, DType::f32, {g.next.size()});
+  dispatch(stream, &Kernels::moment_scales, g);
+}
+
 Cost adamw_cost(std::int64_t count, int model_bytes) {
   const double n = static_cast<double>(count);
   return {16 * n, n * (28 + model_bytes)};

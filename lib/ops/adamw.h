@@ -7,6 +7,10 @@
 // Element by element, so any cut of the range gives the same bits. Source: Loshchilov & Hutter, arXiv:1711.05101, in
 // PyTorch's order of operations. Code: ops/adamw.cc, ops/cpu/adamw.cc. Tests: tests/ops/adamw_test.cc.
 
+#include <bit>
+#include <cstdint>
+
+#include "base/dtype.h"
 #include "device/stream.h"
 #include "ops/cost.h"
 #include "tensor/view.h"
@@ -53,6 +57,24 @@ struct AdamwLargestArgs {
 // The largest magnitudes the moments have after adamw(step), each noted where it is above what is there.
 //   cost  12 bytes an element with f32 moments
 void adamw_largest(Stream& stream, const AdamwLargestArgs& args);
+
+struct MomentScalesArgs {
+  View largest, next;    // f32 [n]
+  DType dtype[2] = {};   // of what is in even places and in odd ones: f16, or e4m3
+};
+// next = moment_scale(largest), place by place.
+void moment_scales(Stream& stream, const MomentScalesArgs& args);
+
+// The least power of two, 2^-100 at least, with largest / scale ≤ 448 (e4m3) or 65504 (f16); 1 for what is not above zero
+// or not finite.
+MT_HD inline float moment_scale(float largest, DType dtype) {
+  if (!(largest > 0)) return 1;
+  const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(largest) / (dtype == DType::f16 ? 65504.0 : 448.0));
+  const int field = static_cast<int>(bits >> 52);
+  if (field == 2047) return 1;
+  const int up = field - 1023 + ((bits & 0xfffffffffffffu) != 0 ? 1 : 0), exponent = up < -100 ? -100 : up;
+  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
 
 Cost adamw_cost(std::int64_t count, int model_bytes);
 

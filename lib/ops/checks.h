@@ -5,6 +5,9 @@
 
 namespace mt::ops {
 
+struct GemmArgs;
+void check_gemm(const GemmArgs& args);  // ops/gemm.cc
+
 inline bool is_float(const View& v) { return v.dtype == DType::f32 || v.dtype == DType::bf16 || v.dtype == DType::f16; }
 
 // `v` is a float tensor of exactly this shape with a last stride of 1.

@@ -5,9 +5,7 @@
 
 namespace mt::ops {
 
-namespace {
-
-void check(const GemmArgs& g) {
+void check_gemm(const GemmArgs& g) {
   const int d = g.c.num_dims();
   MT_CHECK((d == 2 || d == 3) && g.a.num_dims() == d && g.b.num_dims() == d, "dims of a {}, b {}, c {}",
            shape_text(g.a.shape), shape_text(g.b.shape), shape_text(g.c.shape));
@@ -29,10 +27,8 @@ void check(const GemmArgs& g) {
              "bias {} of {}", dtype_name(g.bias.dtype), shape_text(g.bias.shape));
 }
 
-}  // namespace
-
 void gemm(Stream& stream, const GemmArgs& args) {
-  check(args);
+  check_gemm(args);
   if (args.c.size() != 0) dispatch(stream, &Kernels::gemm, args);
 }
 

@@ -41,7 +41,8 @@ struct FillArgs {
   X(fill, FillArgs) X(cast, CastArgs) X(column_sum, ColumnSumArgs) X(cross_entropy_max, CrossEntropyMaxArgs)    \
   X(cross_entropy_sum, CrossEntropySumArgs) X(cross_entropy_loss, CrossEntropyLossArgs) X(adamw, AdamwArgs)     \
   X(adamw_largest, AdamwLargestArgs) X(sgd, SgdArgs) X(lion, LionArgs) X(muon_momentum, MuonMomentumArgs)       \
-  X(sum_squares, SumSquaresArgs) X(abs_max, AbsMaxArgs) X(fp8_round, Fp8RoundArgs)
+  X(sum_squares, SumSquaresArgs) X(inverse_norm, InverseNormArgs) X(moment_scales, MomentScalesArgs)            \
+  X(abs_max, AbsMaxArgs) X(fp8_round, Fp8RoundArgs) X(fp8_gemm, Fp8GemmArgs) X(amax_history, AmaxHistoryArgs)
 
 struct Kernels {
 #define MT_FIELD(name, Args) Kernel<Args> name;

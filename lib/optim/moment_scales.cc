@@ -1,9 +1,5 @@
 #include "optim/moment_scales.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "device/host_side.h"
 #include "ops/arithmetic.h"
 
 namespace mt {
@@ -12,13 +8,6 @@ namespace {
 
 constexpr int kNow = 0, kNext = 1, kLargest = 2;
 constexpr const char* kKinds[] = {"exp_avg", "exp_avg_sq"};
-
-float scale_of(float largest, DType dtype) {
-  if (!(largest > 0)) return 1;
-  int exponent = 0;
-  const double part = std::frexp(static_cast<double>(largest) / (dtype == DType::f16 ? 65504 : 448), &exponent);
-  return static_cast<float>(std::ldexp(1.0, std::max(-100, part == 0.5 ? exponent - 1 : exponent)));
-}
 
 // World ranks of this rank's pipeline stage.
 std::vector<int> ranks_of_stage(const Groups& groups) {
@@ -66,11 +55,8 @@ void MomentScales::agree(Stream& stream, const Groups& groups) {
   if (!group_) group_ = groups.world->make_group(ranks_of_stage(groups), "moments");
   const View largest = values_.view().rows(kLargest, kLargest + 1).reshape({slots_});
   if (group_->size() > 1) group_->all_reduce(stream, largest, Reduce::max).wait(stream);
-  HostSide side(stream, largest.data, largest.bytes());
-  side.fetch();
-  std::vector<float> next(static_cast<std::size_t>(slots_));
-  for (std::size_t i = 0; i < next.size(); ++i) next[i] = scale_of(side.as<float>()[i], dtypes_[i % 2]);
-  upload_bytes(stream, at(kNext, 0), next.data(), next.size() * sizeof(float));
+  const View next = values_.view().rows(kNext, kNext + 1).reshape({slots_});
+  ops::moment_scales(stream, {.largest = largest, .next = next, .dtype = {dtypes_[0], dtypes_[1]}});
 }
 
 void MomentScales::end_step(Stream& stream) {

@@ -1,10 +1,8 @@
 #include "optim/newton_schulz.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
-#include "device/host_side.h"
 #include "ops/arithmetic.h"
 #include "ops/gemm.h"
 #include "ops/sum_squares.h"
@@ -29,7 +27,7 @@ Step step_of(const NewtonSchulz& n, int i) {
 
 // Parts of the scratch, in f32 elements.
 struct Parts {
-  View y, gram, polynomial, bins;
+  View y, gram, polynomial, bins, inverse;
   Parts(const View& x, const View& scratch) {
     const std::int64_t rows = x.dim(0), cols = x.dim(1), small = std::min(rows, cols);
     MT_CHECK(scratch.size() >= newton_schulz_scratch(rows, cols), "{} elements for [{}, {}]", scratch.size(), rows, cols);
@@ -43,6 +41,7 @@ struct Parts {
     gram = take(small * small, DType::f32).reshape({small, small});
     polynomial = take(small * small, DType::f32).reshape({small, small});
     bins = take(ops::kSumSquaresSize, DType::i64);
+    inverse = take(1, DType::f32);
   }
 };
 
@@ -50,10 +49,8 @@ void normalize(Stream& stream, const View& x, const Parts& p) {
   zero_bytes(stream, p.bins.data, p.bins.bytes());
   const View flat = x.reshape({x.size()});
   ops::sum_squares(stream, {.x = flat, .bins = p.bins});
-  HostSide bins(stream, p.bins.data, p.bins.bytes());
-  bins.fetch();
-  const double norm = std::sqrt(ops::sum_squares_value({bins.as<std::int64_t>(), ops::kSumSquaresSize}));
-  ops::scale(stream, {.x = flat, .out = flat, .factor = static_cast<float>(1 / std::max(norm, 1e-7))});
+  ops::inverse_norm(stream, {.bins = p.bins, .out = p.inverse, .least = 1e-7});
+  ops::scale(stream, {.x = flat, .out = flat, .on_device = p.inverse.as<float>()});
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ void check_names(const TrainingOptions& o) {
   require_choice("position-embedding-type", o.model.position_embedding_type, {"learned_absolute", "rope", "none"});
   require_choice("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
   require_choice("device", o.device, {"cpu", "cuda"});
+  require_choice("cuda-f32-precision", o.cuda_f32_precision, {"f32", "tf32"});
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);
@@ -277,6 +278,8 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   p.zero_stage = zero_stage_of(o);
   choose_schedule(o);
   check_names(o);
+  o.gemm_mode.tf32 = o.cuda_f32_precision == "tf32";
+  if (o.deterministic) o.gemm_mode.candidates = 1;
   Limits limits;
   limits.world = world;
   limits.max_pp = kMostPipelineRanks;

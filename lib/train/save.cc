@@ -40,7 +40,7 @@ CheckpointMeta meta_of(const TrainingRun& run) {
                    {"global_batch_size", o.batch.global_batch},
                    {"options", remembered_options(o)}};
   if (run.speaks()) meta.training["data"] = remembered_data(run.data);
-  if (run.fp8.spec().recipe == Fp8Spec::Recipe::delayed) meta.training["fp8_amax"] = run.fp8.state();
+  if (run.fp8.spec().recipe == Fp8Spec::Recipe::delayed) meta.training["fp8_amax"] = run.fp8.state(run.stream);
   if (run.loss_scaler.dynamic()) meta.training["loss_scaler"] = run.loss_scaler.state();
   return meta;
 }

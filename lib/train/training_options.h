@@ -14,6 +14,7 @@
 #include "tokenizer/tokenizer.h"
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
+#include "ops/gemm.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "schedule/durations.h"
@@ -135,6 +136,9 @@ struct TrainingOptions {
   Overlap overlap;
   std::string schedule;  // empty: 1f1b, interleaved with virtual stages
   std::string device = "cpu";
+  std::string cuda_f32_precision = "f32";
+  ops::GemmMode gemm_mode;  // completed by cuda_f32_precision and deterministic
+  bool deterministic = false;
   int threads = 0;               // per rank; 0: cores / ranks of this host
   std::string emulate_compute;           // as given, and what it says: acts are waits, nothing is trained
   std::optional<Durations> emulated_ms;

@@ -12,6 +12,7 @@
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
+#include "ops/fp8.h"
 #include "probe/gemm_peak.h"
 #include "registry/event_log.h"
 #include "train/pipeline_schedule.h"
@@ -80,6 +81,9 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   const auto& o = options;
   require_same_options(o, world, stream);
   if (speaks()) require_event_log(metrics_path(o));
+  if (speaks() && model.fp8.on() && device.kind != DeviceKind::cpu)
+    log::info("fp8: products are {} on {}",
+              ops::fp8_products(device, model.fp8.recipe == Fp8Spec::Recipe::blockwise), device_text(device));
   if (speaks() && !o.trace.empty()) require_place(o.trace, metrics_path(o));
   if (speaks())
     for (const auto& notice : o.notices) log::warn("{}", notice);
@@ -150,7 +154,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& p
   }
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
-                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr,
+                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr, o.gemm_mode,
                     o.emulated_ms ? &*o.emulated_ms : nullptr, o.host_layers, o.graph_warmup},
       models, o.batch, device);
 }

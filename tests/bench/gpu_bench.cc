@@ -134,20 +134,65 @@ void limits(Bench& b) {
   if (b.json) fmt::print(b.json, "{{\"copy_GBps\":{:.1f},\"product_TFLOPps\":{:.1f}}}\n", b.copy / 1e9, b.peak / 1e12);
 }
 
+// The three products of a linear layer, 0 forward, 1 dx, 2 dw into f32, of a LLaMA's feed-forward.
+ops::GemmArgs layer_product(Bench& b, int pass, DType t) {
+  const I tokens = b.size(8192, 32), h = b.size(4096, 64), f = b.size(11008, 96);
+  ops::GemmArgs g;
+  g.a = b.memory.normal(t, {tokens, pass == 0 ? h : f});
+  g.b = pass == 2 ? b.memory.normal(t, {tokens, h}) : b.memory.normal(t, {f, h});
+  g.c = b.memory.zeros(pass == 2 ? DType::f32 : t, pass == 0 ? Shape{tokens, f} : pass == 1 ? Shape{tokens, h} : Shape{f, h});
+  g.trans_a = pass == 2;
+  g.trans_b = pass == 0;
+  g.accumulate = pass == 2;
+  return g;
+}
+
+constexpr const char* kPasses[] = {"product forward", "product dx", "product dw into f32"};
+
 void products(Bench& b) {
-  const I t = b.size(8192, 32), h = b.size(4096, 64), f = b.size(11008, 96);
-  for (int pass = 0; pass < 3; ++pass) {
-    ops::GemmArgs g;
-    g.a = pass == 2 ? b.memory.normal(DType::bf16, {t, f}) : b.memory.normal(DType::bf16, {t, pass == 0 ? h : f});
-    g.b = pass == 2 ? b.memory.normal(DType::bf16, {t, h}) : b.memory.normal(DType::bf16, {f, h});
-    g.c = pass == 0   ? b.memory.zeros(DType::bf16, {t, f})
-          : pass == 1 ? b.memory.zeros(DType::bf16, {t, h})
-                      : b.memory.zeros(DType::f32, {f, h});
-    g.trans_a = pass == 2;
-    g.trans_b = pass == 0;
-    g.accumulate = pass == 2;
-    const char* names[] = {"product forward", "product dx", "product dw into f32"};
-    b.row(names[pass], ops::gemm_cost(g), [&b, g] { ops::gemm(b.stream, g); });
+  for (int pass = 0; pass < 3; ++pass)
+    for (int candidates : {1, 8}) {
+      ops::GemmArgs g = layer_product(b, pass, DType::bf16);
+      g.mode.candidates = candidates;
+      b.row(std::string(kPasses[pass]) + (candidates > 1 ? " fastest of 8" : ""), ops::gemm_cost(g),
+            [&b, g] { ops::gemm(b.stream, g); });
+    }
+  for (bool tf32 : {false, true}) {
+    ops::GemmArgs g = layer_product(b, 0, DType::f32);
+    g.mode.tf32 = tf32;
+    b.row(tf32 ? "product forward tf32" : "product forward f32", ops::gemm_cost(g), [&b, g] { ops::gemm(b.stream, g); });
+  }
+}
+
+// With everything that fp8 takes: largest magnitudes (of tensors), rounding, the product. Wanted: 1.25 times bf16's.
+void fp8_products(Bench& b) {
+  for (bool blocks : {false, true}) {
+    std::printf("fp8, %s: products are %s\n", blocks ? "blocks" : "a scale a tensor",
+                ops::fp8_products(kGpu, blocks).c_str());
+    for (int pass = 0; pass < 3; ++pass) {
+      const ops::GemmArgs g = layer_product(b, pass, DType::bf16);
+      const ops::Cost cost = ops::gemm_cost(g);
+      const double bf16 = cost.flop / b.seconds([&] { ops::gemm(b.stream, g); });
+      ops::Fp8GemmArgs q;
+      q.a.x = g.a, q.b.x = g.b, q.c = g.c;
+      q.trans_a = g.trans_a, q.trans_b = g.trans_b, q.accumulate = g.accumulate;
+      if (pass > 0) q.a.format = DType::e5m2;
+      for (ops::Fp8RoundArgs* r : {&q.a, &q.b}) {
+        r->out = b.memory.zeros(r->x.dtype, r->x.shape);
+        if (!blocks) r->amax = b.memory.zeros(DType::f32, {1});
+      }
+      const bool down = pass == 2, square = pass < 2;  // the sum goes down tokens; b is a weight
+      q.a.block_rows = down ? 128 : 1, q.a.block_columns = down ? 1 : 128;
+      q.b.block_rows = square || down ? 128 : 1, q.b.block_columns = square || !down ? 128 : 1;
+      b.row(
+          fmt::format("{} fp8 {}", kPasses[pass], blocks ? "blocks" : "tensor"), cost,
+          [&b, q] {
+            for (const ops::Fp8RoundArgs* r : {&q.a, &q.b})
+              if (r->amax) ops::abs_max(b.stream, {.x = r->x, .out = r->amax});
+            ops::fp8_gemm(b.stream, q);
+          },
+          1.25 * bf16 / b.peak);
+    }
   }
 }
 
@@ -300,6 +345,7 @@ int main(int argc, char** argv) {
     }
     limits(b);
     products(b);
+    fp8_products(b);
     attention(b, 128);
     attention(b, 64);
     rows(b);

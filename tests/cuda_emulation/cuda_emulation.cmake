@@ -38,7 +38,15 @@ file(GLOB self_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/self_test/*.cc
 add_executable(test_cuda_emulation ${self_tests} $<TARGET_OBJECTS:mt_cuda_emulated>)
 target_link_libraries(test_cuda_emulation PRIVATE mt_cuda_emulated_flags mt_ops mt_cuda_emulation GTest::gtest
   GTest::gtest_main)
+target_include_directories(test_cuda_emulation PRIVATE "${CMAKE_SOURCE_DIR}/tests")
 mt_discover_tests(test_cuda_emulation PREFIX cuda. LABELS emulated)
+# fp8 on devices that have none of it, only scales of tensors, or no scales of 128.
+foreach(capability 80 89 100)
+  add_test(NAME cuda.test_ops_emulated.capability_${capability}
+    COMMAND test_ops_emulated --gtest_brief=1 --gtest_filter=Fp8*:CudaEqualsCpu.Fp8)
+  set_tests_properties(cuda.test_ops_emulated.capability_${capability} PROPERTIES LABELS "unit;emulated" TIMEOUT 600
+    ENVIRONMENT "MT_EMULATION_CAPABILITY=${capability};MT_TEST_DEVICE=cuda;${MT_TEST_ENVIRONMENT}")
+endforeach()
 # Once more with threads, blocks and streams in other orders.
 foreach(seed 1 2 3)
   foreach(binary test_cuda_emulation test_device_emulated)

@@ -46,7 +46,7 @@ struct cudaDeviceProp {
   int multiProcessorCount, major, minor, warpSize, maxThreadsPerBlock;
 };
 
-inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1,
+inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1,
                           cudaHostAllocMapped = 2;
 
 cudaError_t cudaGetDeviceCount(int* count);
@@ -87,6 +87,8 @@ cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+// Of what libraries said their work takes (emulation::pass_time), between events created without cudaEventDisableTiming.
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaEventSynchronize(cudaEvent_t event,
                                  mt::emulation::Place place = mt::emulation::Place::current());
 cudaError_t cudaEventQuery(cudaEvent_t event);

@@ -90,6 +90,9 @@ void check_argument([[maybe_unused]] T& value, [[maybe_unused]] Place place) {
 void queue(Queue* stream, std::function<void()> work, const char* what = "work of a library",
            Place place = Place::current());
 
+// The running work of a stream took so long: what events on either side of it tell apart. Nothing else takes any time.
+void pass_time(double ms);
+
 // 0, or the cudaError_t of a launch that hardware would refuse.
 int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t shared_bytes, std::function<void()> body,
                  Place place);

@@ -34,12 +34,14 @@ struct Queue : std::enable_shared_from_this<Queue> {
   bool broken = false;                // something happened that may not be noted
   std::deque<Entry> entries;
   std::uint64_t pushed = 0, done = 0;
+  double clock_ms = 0;  // what its work was said to take
 };
 
 struct Moment {
   std::shared_ptr<Queue> stream;
   std::uint64_t ordinal = 0;
   int asked = 0;  // how often a query was told "not yet"
+  std::shared_ptr<double> ms;  // of an event that takes the time: its stream's clock
 };
 
 namespace {
@@ -65,6 +67,8 @@ thread_local const char* running_what = nullptr;
 thread_local constinit int running_line = 0;
 thread_local const char* running_file = nullptr;
 
+thread_local Queue* running_queue = nullptr;
+
 void run_until(Queue& q, std::uint64_t ordinal);
 
 void run_front(Queue& q) {
@@ -79,7 +83,9 @@ void run_front(Queue& q) {
   if (e.work) {
     open_device(q.device);
     set_running(e.what, e.place);
+    running_queue = &q;
     e.work();
+    running_queue = nullptr;
     check_red_zones();
     set_running(nullptr, e.place);
     close_device(q.device);
@@ -147,6 +153,10 @@ struct Opened {
 };
 
 }  // namespace
+
+void pass_time(double ms) {
+  if (running_queue != nullptr) running_queue->clock_ms += ms;
+}
 
 void set_running(const char* what, Place place) {
   running_what = what;
@@ -220,7 +230,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = device_bytes();
   properties->sharedMemPerBlockOptin = kMaxSharedBytes;
   properties->multiProcessorCount = 4;
-  properties->major = 9;
+  const char* said = std::getenv("MT_EMULATION_CAPABILITY");
+  const int capability = said && *said ? std::atoi(said) : 90;
+  properties->major = capability / 10;
+  properties->minor = capability % 10;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
   return cudaSuccess;
@@ -410,8 +423,9 @@ cudaError_t cudaDeviceSynchronize() {
     if (q->device == current_device) run_until(*q, q->pushed);
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new Moment;
+  if ((flags & cudaEventDisableTiming) == 0) (*event)->ms = std::make_shared<double>(0);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -425,7 +439,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     stream->broken = true;
     return say(cudaErrorStreamCaptureUnsupported);
   }
-  *event = {stream->shared_from_this(), stream->pushed};
+  const std::shared_ptr<double> ms = event->ms;
+  if (ms) push(*stream, {[ms, stream] { *ms = stream->clock_ms; }, "event", {}, nullptr, 0});
+  *event = {stream->shared_from_this(), stream->pushed, 0, ms};
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  const Lock lock(streams().mutex);
+  for (const cudaEvent_t e : {begin, end}) {
+    if (!e->ms || !e->stream) return say(cudaErrorInvalidResourceHandle);
+    if (e->stream->done < e->ordinal) return say(cudaErrorNotReady);
+  }
+  *ms = static_cast<float>(*end->ms - *begin->ms);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event, mt::emulation::Place place) {

@@ -66,14 +66,14 @@ TEST(Fp8State, ComesBackFromACheckpointWithALongerOrShorterHistory) {
       set(stream, a.seen(4, 0, Fp8Operand::weight), f);
       a.end_step(stream, world);
     }
-    same.restore(stream, a.state());
-    shorter.restore(stream, a.state());
-    EXPECT_EQ(same.state(), a.state());
+    same.restore(stream, a.state(stream));
+    shorter.restore(stream, a.state(stream));
+    EXPECT_EQ(same.state(stream), a.state(stream));
     EXPECT_EQ(at(stream, same.used(4, 0, Fp8Operand::weight)), 8.0f);
     EXPECT_EQ(at(stream, shorter.used(4, 0, Fp8Operand::weight)), 2.0f);
-    EXPECT_EQ(a.state()["decoder.layers.1.mlp.0.weight"], (Json{2.0f, 4.0f, 8.0f}));
+    EXPECT_EQ(a.state(stream)["decoder.layers.1.mlp.0.weight"], (Json{2.0f, 4.0f, 8.0f}));
     a.restore(stream, Json{{"decoder.layers.9.mlp.0.weight", {1.0f}}});
-    EXPECT_EQ(same.state(), a.state()) << "what is not here is nothing";
+    EXPECT_EQ(same.state(stream), a.state(stream)) << "what is not here is nothing";
   });
 }
 

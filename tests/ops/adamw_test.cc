@@ -118,4 +118,21 @@ TEST(Adamw, BiasCorrectionIsOneMinusThePower) {
   EXPECT_EQ(ops::adamw_bias_correction(0.9f, 1), static_cast<float>(1 - static_cast<double>(0.9f)));
 }
 
+TEST(Adamw, AScaleIsTheLeastPowerOfTwoThatCovers) {
+  Data d;
+  TestStream st;
+  const double inf = std::numeric_limits<double>::infinity();
+  const Doubles largest{0,   0,      448,  65504, 448.1, 65504.1, 1e-30, 1e-30, 3e38, 3e38,
+                        447, 0x1p15, 1e-3, 7,     -1,    inf,     NAN,   0x1p-149};
+  const View from = d.list(DType::f32, largest), next = d.zeros(DType::f32, {static_cast<I>(largest.size())});
+  ops::moment_scales(st, {.largest = from, .next = next, .dtype = {DType::e4m3, DType::f16}});
+  for (std::size_t i = 0; i < largest.size(); ++i) {
+    const double x = values(from)[i], most = i % 2 == 0 ? 448 : 65504;
+    double want = 1;
+    if (x > 0 && std::isfinite(x))
+      for (want = 0x1p-100; x / want > most;) want *= 2;
+    EXPECT_EQ(load(next, static_cast<I>(i)), want) << i << ": " << x;
+  }
+}
+
 }  // namespace mt::test

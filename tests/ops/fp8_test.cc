@@ -48,4 +48,24 @@ TEST(Fp8, TheLargestMagnitudeGrowsAndNanWins) {
   EXPECT_TRUE(std::isnan(values(amax)[0]));
 }
 
+TEST(Fp8, TheHistoryKeepsTheNewestFiniteMagnitudes) {
+  for (bool recent : {true, false}) {
+    Data d;
+    TestStream st;
+    const View history = d.list(DType::f32, {-1, 3, -1, 9, -1, -1}).reshape({3, 2}), used = d.zeros(DType::f32, {2});
+    const double inf = std::numeric_limits<double>::infinity();
+    const auto after = [&](double first, double second) {
+      const View seen = d.list(DType::f32, {first, second});
+      ops::amax_history(st, {.history = history, .seen = seen, .used = used, .most_recent = recent});
+      EXPECT_EQ(values(seen), (Doubles{0, 0})) << "recording starts anew";
+      return values(used);
+    };
+    EXPECT_EQ(after(inf, NAN), (Doubles{0, recent ? 3.0 : 9.0})) << "nothing yet, and nothing new";
+    EXPECT_EQ(values(history), (Doubles{-1, 3, -1, 9, -1, -1}));
+    EXPECT_EQ(after(5, 2), (Doubles{5, recent ? 2.0 : 9.0}));
+    EXPECT_EQ(after(0, 1), (Doubles{recent ? 0.0 : 5.0, recent ? 1.0 : 3.0})) << "9 is three steps old";
+    EXPECT_EQ(values(history), (Doubles{0, 1, 5, 2, -1, 3}));
+  }
+}
+
 }  // namespace mt::test

@@ -11,6 +11,7 @@ struct GemmShape {
   DType in, out;
   bool ta, tb, accumulate, bias;
   I pad = 0;  // extra elements between rows
+  ops::GemmMode mode = {};
 };
 
 inline View strided(Data& d, DType t, const GemmShape& s, I rows, I columns) {
@@ -21,7 +22,8 @@ inline View strided(Data& d, DType t, const GemmShape& s, I rows, I columns) {
 inline OpCase gemm_case(const GemmShape& s, bool with_answer = true) {
   const std::string name =
       fmt::format("gemm batch {} {}x{}x{} {}->{} ta {} tb {} acc {} bias {} pad {}", s.batch, s.m, s.n, s.k,
-                  dtype_name(s.in), dtype_name(s.out), s.ta, s.tb, s.accumulate, s.bias, s.pad);
+                  dtype_name(s.in), dtype_name(s.out), s.ta, s.tb, s.accumulate, s.bias, s.pad) +
+      (s.mode.tf32 ? " tf32" : "") + (s.mode.candidates > 1 ? fmt::format(" of {}", s.mode.candidates) : "");
   return {name, [s, with_answer] {
             Prepared p;
             Data& d = *p.data;
@@ -32,6 +34,7 @@ inline OpCase gemm_case(const GemmShape& s, bool with_answer = true) {
             g.trans_a = s.ta;
             g.trans_b = s.tb;
             g.accumulate = s.accumulate;
+            g.mode = s.mode;
             if (s.bias) g.bias = d.normal(s.in, {s.n});
             p.cost = ops::gemm_cost(g);
             p.run = [g](Stream& stream) { ops::gemm(stream, g); };
@@ -49,7 +52,8 @@ inline OpCase gemm_case(const GemmShape& s, bool with_answer = true) {
                     want.push_back(sum);
                   }
             }
-            const double f32_part = 2e-6 + 2e-8 * static_cast<double>(s.k);  // sums of k terms of size 1
+            double f32_part = 2e-6 + 2e-8 * static_cast<double>(s.k);  // sums of k terms of size 1
+            if (s.mode.tf32 && s.in == DType::f32) f32_part += 8 * 0x1p-11 * std::sqrt(static_cast<double>(s.k));
             p.outputs = {{"c", g.c, want, tolerance(s.out, f32_part)}};
             return p;
           }};
@@ -77,6 +81,23 @@ inline std::vector<OpCase> gemm_cases() {
   out.push_back(gemm_case({0, 5, 7, 0, b16, b16, true, false, true, false}));
   out.push_back(gemm_case({0, 5, 7, 0, f32, f32, false, false, false, true}));
   out.push_back(gemm_case({0, 5, 7, 0, f32, f32, false, false, true, false}));
+  return out;
+}
+
+// What GemmMode changes: operands of f32 rounded to tf32, and the fastest of several algorithms, whose trial runs must
+// leave what is added to alone.
+inline std::vector<OpCase> gemm_mode_cases() {
+  const auto f32 = DType::f32, b16 = DType::bf16;
+  std::vector<OpCase> out;
+  for (bool tf32 : {false, true})
+    for (int candidates : {1, 4}) {
+      const ops::GemmMode mode{tf32, candidates};
+      out.push_back(gemm_case({0, 37, 51, 29, f32, f32, false, true, false, true, 0, mode}));
+      out.push_back(gemm_case({0, 40, 24, 64, f32, f32, true, false, true, false, 3, mode}));
+      out.push_back(gemm_case({2, 33, 17, 40, b16, b16, false, false, false, true, 0, mode}));
+      out.push_back(gemm_case({2, 16, 24, 33, b16, f32, true, true, true, false, 5, mode}));
+      out.push_back(gemm_case({0, 20, 24, 31, DType::f16, f32, true, false, true, false, 0, mode}));
+    }
   return out;
 }
 

@@ -5,6 +5,7 @@
 namespace mt::test {
 
 MT_OP_TESTS(Gemm, gemm_cases())
+MT_OP_TESTS(GemmModes, gemm_mode_cases())
 
 TEST(Gemm, GivesTheSameBitsForAnyNumberOfThreadsOverManyTiles) {
   for (const OpCase& c : gemm_tile_cases()) expect_thread_free(c);

@@ -88,4 +88,26 @@ TEST(SumSquares, LargestElementsDoNotOverflow) {
   EXPECT_NEAR(ops::sum_squares_value(bins_of(x, 2)) / (f * f), 1e5, 1e-9);
 }
 
+TEST(SumSquares, TheInverseNormIsThatOfTheExactSumNeverAboveOneOverTheLeast) {
+  Data d;
+  TestStream st;
+  const auto inverse = [&](const View& x, double least) {
+    const View bins = d.zeros(DType::i64, {ops::kSumSquaresSize}), out = d.zeros(DType::f32, {1});
+    ops::sum_squares(st, {x, bins});
+    ops::inverse_norm(st, {.bins = bins, .out = out, .least = least});
+    return load(out, 0);
+  };
+  for (double spread : {1e-30, 1e-3, 1.0, 1e15})
+    for (I n : {1, 300, 4097}) {
+      const View x = d.normal(DType::f32, {n}, spread);
+      long double sum = 0;
+      for (double v : values(x)) sum += static_cast<long double>(v) * static_cast<long double>(v);
+      const auto want = static_cast<double>(static_cast<float>(1 / std::sqrt(static_cast<double>(sum))));
+      EXPECT_EQ(inverse(x, 1e-35), want) << n << " of " << spread;
+      EXPECT_EQ(inverse(x, 1e20), static_cast<double>(1e-20f));
+    }
+  EXPECT_EQ(inverse(d.zeros(DType::f32, {5}), 1e-7), static_cast<double>(1e7f));
+  EXPECT_TRUE(std::isnan(inverse(d.list(DType::f32, {1, std::numeric_limits<double>::infinity()}), 1e-7)));
+}
+
 }  // namespace mt::test

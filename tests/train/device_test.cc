@@ -1,6 +1,7 @@
 // Runs on the device under test: within the promised bounds of the CPU's in every kind of layout, and the same bits
 // wherever the contract says so. On the CPU itself the first are equalities.
 
+#include "device/test_device.h"
 #include "train/same_checkpoint.h"
 #include "train/tiny_run.h"
 
@@ -157,14 +158,29 @@ TEST(OnTheDevice, LowPrecisionStaysAsNearAsItsRoundingAllows) {
   o.train_iters = 2;
   o.bf16 = true;
   o.fp8.format = "hybrid";
-  o.fp8.recipe = "delayed";
   o.fp8.amax_history_len = 3;
-  expect_near(on_cpu(o), test::run_tiny(o, 1), 2e-2, 2e-1);
+  for (const char* recipe : {"delayed", "tensorwise", "blockwise"}) {
+    SCOPED_TRACE(recipe);
+    o.fp8.recipe = recipe;
+    expect_near(on_cpu(o), test::run_tiny(o, 1), 2e-2, 2e-1);
+  }
   o = device_options(dir);
   o.train_iters = 2;
   o.fp16 = true;
   o.loss_scale.initial = 1024;
   expect_near(on_cpu(o), test::run_tiny(o, 1), 5e-3, 5e-2);
+}
+
+TEST(OnTheDevice, Tf32AndTriedAlgorithmsChangeNoMoreThanTheirRounding) {
+  const TempDir dir;
+  auto o = device_options(dir, "gpt2");
+  const Curve want = on_cpu(o);
+  o.gemm_mode.candidates = 4;
+  expect_near(want, test::run_tiny(o, 1), 1e-5, 1e-4);
+  o.cuda_f32_precision = "tf32";
+  const Curve rounded = test::run_tiny(o, 1);
+  expect_near(want, rounded, 1e-3, 1e-2);
+  if (!test::on_cpu()) EXPECT_GT(test::distance(want, rounded).loss, 1e-7) << "something was rounded";
 }
 
 TEST(OnTheDevice, ValidationAmongTheStepsDisturbsNoneOfThem) {

@@ -204,6 +204,7 @@ const DeviceBackend& cuda_backend() {
       .count = cuda::count,
       .why_none = cuda::why_none,
       .name = cuda::name,
+      .capability = cuda::compute_capability,
       .emulated = cuda::kEmulated,
       .memory = cuda::memory,
       .acquire = cuda::acquire,

@@ -1,5 +1,7 @@
 #include "device/cuda/runtime.h"
 
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "base/error.h"
@@ -19,6 +21,20 @@ void use_device(int device) {
   if (current == device) return;
   check(cudaSetDevice(device), "cudaSetDevice", device);
   current = device;
+}
+
+int compute_capability(int device) {
+  static std::mutex mutex;
+  static std::map<int, int> known;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = known.try_emplace(device, 0);
+  if (is_new) {
+    int major = 0, minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute", device);
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute", device);
+    at->second = 10 * major + minor;
+  }
+  return at->second;
 }
 
 }  // namespace mt::cuda

@@ -25,6 +25,9 @@ inline void check(cudaError_t error, const char* call, int device) {
 // Make `device` the one that calls of this thread go to.   cost  nothing when it is already
 void use_device(int device);
 
+// 10·major + minor of the compute capability: 80, 89, 90, 100.   cost  nothing after the first call for a device
+int compute_capability(int device);
+
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 }  // namespace mt::cuda

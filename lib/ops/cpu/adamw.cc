@@ -106,4 +106,10 @@ void adamw_largest(const Stream& stream, const AdamwLargestArgs& args) {
   });
 }
 
+void moment_scales(const Stream&, const MomentScalesArgs& g) {
+  const auto* largest = g.largest.as<float>();
+  auto* next = g.next.as<float>();
+  for (Count i = 0; i < g.next.size(); ++i) next[i] = moment_scale(largest[i], g.dtype[i % 2]);
+}
+
 }  // namespace mt::ops::cpu

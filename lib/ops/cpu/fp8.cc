@@ -81,4 +81,10 @@ void fp8_round(const Stream& stream, const Fp8RoundArgs& g) {
   });
 }
 
+void amax_history(const Stream&, const AmaxHistoryArgs& g) {
+  const Count n = g.history.dim(1);
+  for (Count i = 0; i < n; ++i)
+    next_amax(g.history.as<float>() + i, g.history.dim(0), n, g.seen.as<float>() + i, g.used.as<float>() + i, g.most_recent);
+}
+
 }  // namespace mt::ops::cpu

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <mutex>
 
 #include "ops/cpu/kernels.h"
@@ -24,6 +25,11 @@ void sum_squares(const Stream& stream, const SumSquaresArgs& g) {
     }
   });
   for (int d = 0; d < kSumSquaresSize; ++d) static_cast<std::int64_t*>(g.bins.data)[d] += sum[d];
+}
+
+void inverse_norm(const Stream&, const InverseNormArgs& g) {
+  const double norm = std::sqrt(sum_of_digits(g.bins.as<std::int64_t>()));
+  *g.out.as<float>() = static_cast<float>(1 / (norm < g.least ? g.least : norm));  // NaN stays
 }
 
 }  // namespace mt::ops::cpu

@@ -108,7 +108,18 @@ __global__ void largest_moments(Step step, Count n, float* exp_avg, float* exp_a
     note_largest(std::bit_cast<unsigned>(most_v), slots + 32, reinterpret_cast<unsigned*>(exp_avg_sq));
 }
 
+__global__ void choose_scales(const float* largest, float* next, Count n, DType even, DType odd) {
+  const Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) next[i] = moment_scale(largest[i], i % 2 == 0 ? even : odd);
+}
+
 }  // namespace
+
+void moment_scales(const Stream& stream, const MomentScalesArgs& g) {
+  const Count n = g.next.size();
+  launch(stream, choose_scales, {.x = static_cast<unsigned>(ceil_div(n, kThreads)), .threads = kThreads},
+         static_cast<const float*>(g.largest.data), static_cast<float*>(g.next.data), n, g.dtype[0], g.dtype[1]);
+}
 
 void adamw(const Stream& stream, const AdamwArgs& g) {
   each_group(stream, 1, g.master.size(), Adamw{Step(g), flat(g.master), flat(g.model)});

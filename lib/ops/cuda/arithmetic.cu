@@ -126,12 +126,6 @@ void fill_with(const Stream& stream, const View& out, T value) {
   each_group(stream, 1, out.size(), Fill<T>{static_cast<T*>(out.data), value, flat(out).whole_words});
 }
 
-bool on_borders(const View& v) {
-  bool ok = reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 && (v.dim(-1) < 2 || v.stride(-1) == 1);
-  for (int d = 0; d + 1 < v.num_dims(); ++d) ok = ok && (v.dim(d) < 2 || bytes_of(v.dtype, v.stride(d)) % 16 == 0);
-  return ok;
-}
-
 template <class T>
 void copy(const Stream& stream, const CastArgs& g, const Places& places, Count rows, Count columns) {
   each_group(stream, rows, columns,

@@ -226,12 +226,6 @@ __global__ void merge_rows(MergeArgs g) {
   if (threadIdx.x % 32 == 0) g.lse[row] = max + log_f32(sum);
 }
 
-Elements rows_of(const View& v) {
-  Elements e = elements(v);
-  e.whole_words = e.whole_words && bytes_of(v.dtype, v.stride(1)) % 16 == 0;
-  return e;
-}
-
 }  // namespace
 
 void attention_forward(const Stream& stream, const AttentionForwardArgs& g) {
@@ -248,7 +242,7 @@ void attention_forward(const Stream& stream, const AttentionForwardArgs& g) {
 void attention_merge(const Stream& stream, const AttentionMergeArgs& g) {
   const Count rows = g.out.dim(0) * g.out.dim(1);
   launch(stream, merge_rows, {.x = static_cast<unsigned>(ceil_div(rows, kThreads / 32)), .threads = kThreads},
-         MergeArgs{rows_of(g.out), rows_of(g.part_out), g.out.stride(1), g.part_out.stride(1), g.out.dim(1), rows,
+         MergeArgs{elements(g.out), elements(g.part_out), g.out.stride(1), g.part_out.stride(1), g.out.dim(1), rows,
                    g.out.dim(2), static_cast<float*>(g.lse.data), static_cast<const float*>(g.part_lse.data)});
 }
 

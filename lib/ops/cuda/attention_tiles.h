@@ -132,7 +132,7 @@ __device__ inline void put_pair(const Heads& x, int token, int head, int column,
 // Whether the tensor cores' kernels take these operands: rows on borders of 16 bytes, a head dim of whole pieces.
 inline bool fits_tiles(const View& x) {
   if (x.dtype != DType::bf16 && x.dtype != DType::f16) return false;
-  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.dim(2) % 8 == 0 && x.dim(2) <= 256 &&
+  return on_border(x.data) && x.dim(2) % 8 == 0 && x.dim(2) <= 256 &&
          x.stride(0) % 8 == 0 && x.stride(1) % 8 == 0;
 }
 // Of results: rows on borders of a pair.

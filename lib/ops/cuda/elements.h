@@ -30,14 +30,22 @@ struct Elements {
   Count stride = 0;  // between rows
 };
 
+inline bool on_border(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+// Every row of a view of any dims starts on a border of 16 bytes and has no gaps.
+inline bool on_borders(const View& v) {
+  bool ok = on_border(v.data) && (v.dim(-1) < 2 || v.stride(-1) == 1);
+  for (int d = 0; d + 1 < v.num_dims(); ++d) ok = ok && (v.dim(d) < 2 || bytes_of(v.dtype, v.stride(d)) % 16 == 0);
+  return ok;
+}
+
 inline Elements elements(const View& v) {
   Elements e;
   if (!v) return e;
   e.data = v.data;
   e.dtype = v.dtype;
   e.stride = v.num_dims() > 1 ? v.stride(0) : 0;
-  e.whole_words = reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0 &&
-                  (v.num_dims() < 2 || v.dim(0) < 2 || bytes_of(v.dtype, e.stride) % 16 == 0);
+  e.whole_words = on_borders(v);
   return e;
 }
 
@@ -45,7 +53,7 @@ inline Elements elements(const View& v) {
 inline Elements flat(const View& v) {
   Elements e = elements(v);
   e.stride = 0;
-  e.whole_words = v && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+  e.whole_words = v && on_border(v.data);
   return e;
 }
 

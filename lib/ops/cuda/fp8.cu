@@ -1,40 +1,10 @@
+#include "ops/cuda/fp8_format.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/reduce.h"
 
 namespace mt::ops::cuda {
 
 namespace {
-
-__device__ inline unsigned magnitude(float x) { return std::bit_cast<unsigned>(x) & 0x7fffffffu; }
-
-// fp8_scale of ops/fp8.h: both formats' largest number is 1.75·2^k.
-__device__ inline float scale_for(unsigned amax, int largest_exponent, int margin) {
-  if (amax == 0 || amax >= 0x7f800000u) return 1;
-  int exponent = static_cast<int>(amax >> 23) - 127;
-  unsigned mantissa = amax & 0x7fffffu;
-  if (exponent == -127) {
-    exponent = -126;
-    while ((mantissa & 0x800000u) == 0) {
-      mantissa <<= 1;
-      --exponent;
-    }
-    mantissa &= 0x7fffffu;
-  }
-  int e = largest_exponent - exponent - (mantissa > 0x600000u ? 1 : 0) - margin;
-  e = e < -100 ? -100 : e > 100 ? 100 : e;
-  return std::bit_cast<float>(static_cast<unsigned>(e + 127) << 23);
-}
-
-struct Format {
-  int e4m3;
-  int margin;
-  __device__ float scale(unsigned amax) const { return scale_for(amax, e4m3 ? 8 : 15, margin); }
-  __device__ void round(float (&x)[kGroup], float by) const {
-    const float inverse = 1 / by;
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) x[i] = (e4m3 ? to_f32(to_e4m3(x[i] * by)) : to_f32(to_e5m2(x[i] * by))) * inverse;
-  }
-};
 
 __global__ void find_largest(Elements x, Plane p, unsigned* out) {
   unsigned most = 0;
@@ -91,7 +61,19 @@ __global__ void round_blocks(Elements x, Elements out, Format format, Plane p, C
   }
 }
 
+__global__ void move_history(float* history, Count length, Count n, float* seen, float* used, int most_recent) {
+  const Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) next_amax(history + i, length, n, seen + i, used + i, most_recent != 0);
+}
+
 }  // namespace
+
+void amax_history(const Stream& stream, const AmaxHistoryArgs& g) {
+  const Count n = g.history.dim(1);
+  launch(stream, move_history, {.x = static_cast<unsigned>(ceil_div(n, kThreads)), .threads = kThreads},
+         static_cast<float*>(g.history.data), g.history.dim(0), n, static_cast<float*>(g.seen.data),
+         static_cast<float*>(g.used.data), g.most_recent);
+}
 
 void abs_max(const Stream& stream, const AbsMaxArgs& g) {
   const Count rows = g.x.dim(0), n = g.x.dim(1);

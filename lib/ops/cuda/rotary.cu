@@ -61,13 +61,7 @@ struct Turn {
 void rotary(const Stream& stream, const RotaryArgs& g) {
   const Count tokens = g.x.dim(0), heads = g.x.dim(1), r = g.table.dim(1), half = r / 2;
   if (tokens == 0 || heads == 0 || half == 0) return;
-  const auto part = [&](const View& v, Count from) {
-    Elements e = elements(v);
-    e.data = static_cast<std::byte*>(v.data) + bytes_of(v.dtype, from);
-    e.whole_words = reinterpret_cast<std::uintptr_t>(e.data) % 16 == 0 && bytes_of(v.dtype, v.stride(0)) % 16 == 0 &&
-                    (v.num_dims() < 3 || bytes_of(v.dtype, v.stride(1)) % 16 == 0);
-    return e;
-  };
+  const auto part = [&](const View& v, Count from) { return elements(v.slice(-1, from, from + half)); };
   const Elements first = part(g.x, 0), second = part(g.x, half), cosine = part(g.table, 0), sine = part(g.table, half);
   const auto* positions = static_cast<const std::int32_t*>(g.positions.data);
   const float sign = g.inverse ? -1.0f : 1.0f;

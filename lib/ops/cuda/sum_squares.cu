@@ -126,7 +126,17 @@ __global__ void join_sums(const Wide* sums, unsigned blocks, Wide* bins) {
   bins[kSumSquaresDigits] += total[kSumSquaresDigits];
 }
 
+__global__ void invert_norm(const std::int64_t* bins, double least, float* out) {
+  const double norm = sqrt(sum_of_digits(bins));
+  *out = static_cast<float>(1 / (norm < least ? least : norm));  // NaN stays
+}
+
 }  // namespace
+
+void inverse_norm(const Stream& stream, const InverseNormArgs& g) {
+  launch(stream, invert_norm, {}, static_cast<const std::int64_t*>(g.bins.data), g.least,
+         static_cast<float*>(g.out.data));
+}
 
 void sum_squares(const Stream& stream, const SumSquaresArgs& g) {
   const Count n = g.x.size(), wanted = ceil_div(n, kChunk * (kSquareThreads / 32));
