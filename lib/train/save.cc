@@ -15,7 +15,7 @@ namespace mt {
 
 namespace {
 
-CheckpointMeta meta_of(const TrainingRun& run) {
+CheckpointMeta meta_of(TrainingRun& run) {
   const auto& o = run.options;
   CheckpointMeta meta;
   meta.iteration = run.at.iteration;
