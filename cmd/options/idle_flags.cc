@@ -79,7 +79,9 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {!o.data.fim_data,
        {"fim-rate", "fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
         "fim-middle-token", "fim-suffix-token", "fim-pad-token", "fim-eod-token"}, "without --fim-data"},
-      {!o.data.sft, {"sft-tokenizer-prompt-format", "sft-pack-lines"}, "without --sft"}};
+      {!o.data.sft, {"sft-tokenizer-prompt-format", "sft-pack-lines"}, "without --sft"},
+      {o.device == "cpu", {"distributed-backend"}, "with --device cpu, where ranks talk over MPI or as threads"},
+      {o.device == "cpu", {"deterministic-mode"}, "with --device cpu, where every run repeats to the bit"}};
   // Where the model comes from the checkpoint, every flag of its shape is idle, dropout's too, be it said to be off.
   const bool given = o.use_checkpoint_args && !o.load.empty() && !o.load_if_present;
   rows.push_back({given,

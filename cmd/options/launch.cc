@@ -57,6 +57,7 @@ int run_mpi(CommOptions comm, const RankBody& body) {
   comm::watch_rank(*page, {comm.timeout_s});
   const SignalThread signals;
   comm.status = &page->mine();
+  comm.page = page.get();
   // The watcher of a silent rank knows more than the ranks that wait for it, so it speaks first.
   comm.timeout_s += 2;
   try {

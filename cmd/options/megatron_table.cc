@@ -17,16 +17,16 @@ constexpr FlagGroup kGroups[] = {
    "expert-tensor-parallel-size sequence-parallel num-layers-per-virtual-pipeline-stage "
    "num-virtual-stages-per-pipeline-rank pipeline-model-parallel-layout decoder-first-pipeline-num-layers "
    "decoder-last-pipeline-num-layers account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split "
-   "microbatch-group-size-per-virtual-pipeline-stage use-tp-pp-dp-mapping distributed-timeout-minutes"},
+   "microbatch-group-size-per-virtual-pipeline-stage use-tp-pp-dp-mapping distributed-timeout-minutes distributed-backend"},
   {kAccepted, "no-overlap-p2p-communication overlap-p2p-communication-warmup-flush",
    "stages always post receives early and send in the background"},
-  {kAccepted, "pipeline-model-parallel-comm-backend=N distributed-backend=N disable-gloo-process-groups",
-   "ranks talk over MPI, or as threads of one process"},
+  {kAccepted, "pipeline-model-parallel-comm-backend=N disable-gloo-process-groups",
+   "ranks talk over MPI or as threads of one process, GPUs over NCCL"},
   {kAccepted,
    "nccl-communicator-config-path=N high-priority-stream-groups=N... use-sharp sharp-enabled-group=N use-nccl-ub "
    "disable-symmetric-registration flight-recorder-dump-path=N flight-recorder-trace-buffer-size=N "
    "create-all-gather-group tp-comm-bootstrap-backend=N high-priority-a2a-comm-stream",
-   "tunes NCCL, which is not used"},
+   "tunes NCCL, which is left as its own environment variables say"},
   {kAccepted, "local-rank=N lazy-mpu-init=N", "the launcher says which rank this is"},
   {kAccepted, "no-align-grad-reduce no-align-param-gather", "stages do not wait for one another to reduce or gather"},
   {kAccepted, "distributed-timeout-seconds-after-init=N",

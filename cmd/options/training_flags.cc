@@ -191,11 +191,13 @@ void add_run(OptionTable& t, TrainingOptions& o) {
   t.group("Run");
   t.add("seed", o.seed, "N", "of weights, data order and dropout");
   t.add("device", o.device, "NAME", "cpu, or cuda: one GPU a rank");
+  t.add("distributed-backend", o.distributed_backend, "NAME",
+        "between GPUs: nccl, or mpi or gloo: through the host; default nccl where each rank has a GPU");
   t.add("cuda-f32-precision", o.cuda_f32_precision, "NAME", "of f32 products on a GPU: f32, or tf32")
       .choices = {"f32", "tf32"};
   t.add("cuda-gemm-autotune", o.gemm_mode.candidates, "N", "time N of cuBLASLt's algorithms for a shape, keep the fastest")
       .between(1, 64);
-  t.add("deterministic-mode", o.deterministic, "", "runs repeat to the bit: nothing is chosen by its speed");
+  t.add("deterministic-mode", o.deterministic, "", "nothing is chosen by its speed, and sums over GPUs are taken in rank order");
   t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
       .between(1, 1024).no_default();
   t.add("pipeline-schedule", o.schedule, "NAME",

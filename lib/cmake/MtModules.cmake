@@ -95,11 +95,11 @@ endfunction()
 set(MT_TEST_ENVIRONMENT "MT_TEST_BIN=${CMAKE_BINARY_DIR}/bin;MT_TEST_SOURCE=${CMAKE_SOURCE_DIR}"
   "MT_TEST_BUILD=${CMAKE_BINARY_DIR}" "MT_TEST_MPIEXEC=${MT_TEST_MPIEXEC}")
 
-# mt_tests(FOLDER LINK modules... [LABELS l...] [NO_PCH] [EMULATED [EMULATED_FILTER f]]): one GoogleTest binary for
-# tests/FOLDER. EMULATED: the same objects linked once more, with the CUDA backend that runs on tests/cuda_emulation/ in
+# mt_tests(FOLDER LINK modules... [LABELS l...] [NO_PCH] [FILTER f] [EMULATED [EMULATED_FILTER f]]): one GoogleTest binary
+# for tests/FOLDER, whose tests are those of GoogleTest's filter. EMULATED: the same objects linked once more, with the CUDA backend that runs on tests/cuda_emulation/ in
 # place of whichever lib/ was built with; its tests (those of GoogleTest's filter) run on that device as cuda.*.
 function(mt_tests folder)
-  cmake_parse_arguments(A "NO_PCH;EMULATED" "EMULATED_FILTER" "LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(A "NO_PCH;EMULATED" "FILTER;EMULATED_FILTER" "LINK;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${folder}/*.cc")
   if(NOT sources)
     return()
@@ -111,9 +111,12 @@ function(mt_tests folder)
   if(NOT A_NO_PCH)
     mt_use_pch(test_${folder} mt_pch_tests)
   endif()
-  mt_discover_tests(test_${folder} LABELS ${A_LABELS})
+  mt_discover_tests(test_${folder} FILTER "${A_FILTER}" LABELS ${A_LABELS})
   if(A_EMULATED)
     add_executable(test_${folder}_emulated $<TARGET_OBJECTS:test_${folder}> $<TARGET_OBJECTS:mt_cuda_emulated>)
+    if(NOT A_LINK MATCHES "^mt_(device|ops)$")  # those below comm
+      target_sources(test_${folder}_emulated PRIVATE $<TARGET_OBJECTS:mt_nccl_emulated>)
+    endif()
     target_link_libraries(test_${folder}_emulated PRIVATE ${A_LINK} mt_ops mt_cuda_emulation GTest::gtest
       GTest::gtest_main)
     set(MT_TEST_ENVIRONMENT "MT_TEST_DEVICE=cuda;${MT_TEST_ENVIRONMENT}")

@@ -9,7 +9,8 @@
 // output stay untouched by the caller until then. All ranks of a group make the same calls in the same order.
 //
 // Sums: f32, f64, bf16 and f16 add in rank order, in f32 (f64 for f64), rounded once; i32, i64 exactly; so
-// the result is the same on every rank, for every backend, chunk size and bucketing. max: f32 (a NaN wins), i32, i64.
+// the result is the same on every rank, for every backend, chunk size and bucketing; on every rank, but in an order of its
+// own, by NCCL's fast path (comm/nccl.h). max: f32 (a NaN wins), i32, i64.
 // Reduce-scatter = all-to-all of shards + local sum; all-reduce adds an all-gather.
 //
 // Bytes sent per rank, n ranks, S bytes of the whole tensor (comm/volume.h; the recording wrapper of comm/world.h counts them):
@@ -24,12 +25,25 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/stream.h"
 #include "tensor/view.h"
 
 namespace mt {
+
+namespace comm {
+class StatusSlot;
+class StatusPage;
+}
+
+struct CommOptions {
+  double timeout_s = 600;                        // an operation not complete by then is Error{comm}
+  std::int64_t max_chunk_bytes = std::int64_t{1} << 30;  // largest single library call; tests set it tiny
+  comm::StatusSlot* status = nullptr;            // where to say what this rank is in (comm/status_page.h); may be null
+  comm::StatusPage* page = nullptr;              // what the ranks of this host are in, for messages; may be null
+};
 
 enum class Reduce : std::uint8_t { sum, max };
 
@@ -57,12 +71,18 @@ class Handle {
   std::unique_ptr<Work> work_;
 };
 
+// The ranks of a pipeline, whose neighbours in the ring send each other messages. Groups with the prefix carry nothing else
+// and share nothing with other groups of the same ranks.
+inline constexpr std::string_view kPipeline = "pp", kChannelPrefix = "pp-channel-";
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // What the job was started with.
+  virtual const CommOptions& options() const = 0;
   const std::string& name() const { return name_; }             // "tp", "dp", "world"
   const std::vector<int>& world_ranks() const { return ranks_; }  // ascending position
 
@@ -95,16 +115,6 @@ class Communicator {
   Communicator(std::string name, std::vector<int> ranks) : name_(std::move(name)), ranks_(std::move(ranks)) {}
   std::string name_;
   std::vector<int> ranks_;
-};
-
-namespace comm {
-class StatusSlot;
-}
-
-struct CommOptions {
-  double timeout_s = 600;                        // an operation not complete by then is Error{comm}
-  std::int64_t max_chunk_bytes = std::int64_t{1} << 30;  // largest single library call; tests set it tiny
-  comm::StatusSlot* status = nullptr;            // where to say what this rank is in (comm/status_page.h); may be null
 };
 
 }  // namespace mt

@@ -47,10 +47,10 @@ Groups make_groups(Communicator& world, const Placement& placement, int kv_heads
     g.intra = world.make_group(mine(intra_partial(whole, n)), "intra-partial-dp-cp");
     g.inter = world.make_group(mine(inter_partial(whole, n)), "inter-partial-dp-cp");
   }
-  g.pp = make("pp", {Axis::pp});
+  g.pp = make(std::string(kPipeline).c_str(), {Axis::pp});
   g.kv = world.make_group(kv_group(placement, kv_heads, rank), "kv");
   for (std::size_t i = 0; i < g.channels.size(); ++i)
-    g.channels[i] = make(fmt::format("pp-channel-{}", i).c_str(), {Axis::pp});
+    g.channels[i] = make(fmt::format("{}{}", kChannelPrefix, i).c_str(), {Axis::pp});
   g.model = make("tp-pp", {Axis::tp, Axis::pp});
   return g;
 }

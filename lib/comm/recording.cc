@@ -29,6 +29,7 @@ class Recording final : public Communicator {
       : Communicator(inner->name(), inner->world_ranks()), inner_(std::move(inner)), log_(log) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
+  const CommOptions& options() const override { return inner_->options(); }
 
   Handle all_reduce(Stream& s, View x, Reduce op) override {
     add("all_reduce", all_reduce_bytes_sent(x.size(), bits_of(x.dtype) / 8, rank(), size()));

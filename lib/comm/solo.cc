@@ -9,9 +9,11 @@ namespace {
 
 class Solo final : public Communicator {
  public:
-  Solo(std::string name, std::vector<int> ranks) : Communicator(std::move(name), std::move(ranks)) {}
+  Solo(std::string name, std::vector<int> ranks, const CommOptions& options = {})
+      : Communicator(std::move(name), std::move(ranks)), options_(options) {}
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  const CommOptions& options() const override { return options_; }
 
   Handle all_reduce(Stream&, View, Reduce) override { return {}; }
   Handle all_gather(Stream& s, View in, View out) override { return copy(s, in, out); }
@@ -41,12 +43,13 @@ class Solo final : public Communicator {
     MT_CHECK(false, "peer {} in group {} of one rank", peer, name_);
     return {};
   }
+  CommOptions options_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> solo_world(const CommOptions&) {
-  return std::make_unique<Solo>("world", std::vector<int>{0});
+std::unique_ptr<Communicator> solo_world(const CommOptions& options) {
+  return std::make_unique<Solo>("world", std::vector<int>{0}, options);
 }
 
 std::unique_ptr<Communicator> solo_group(const std::string& name, int world_rank) {

@@ -121,6 +121,7 @@ class Staged final : public Communicator {
       : Communicator(inner.name(), inner.world_ranks()), inner_(inner), owned_(std::move(owned)), pool_(std::move(pool)) {}
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
+  const CommOptions& options() const override { return inner_.options(); }
 
   Handle all_reduce(Stream& s, View x, Reduce op) override {
     Copy both(pool_, x);

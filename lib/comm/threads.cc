@@ -330,6 +330,7 @@ class Threads final : public Communicator {
   }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(ranks_.size()); }
+  const CommOptions& options() const override { return job_.options; }
 
   Handle all_reduce(Stream& s, View x, Reduce op) override {
     return start(s, {Op::all_reduce, x.dtype, op, x, x, 0, {}, {}});

@@ -53,6 +53,7 @@ class Timed final : public Communicator {
       : Communicator(inner.name(), inner.world_ranks()), inner_(inner), owned_(std::move(owned)), sink_(sink) {}
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
+  const CommOptions& options() const override { return inner_.options(); }
 
   Handle all_reduce(Stream& s, View x, Reduce op) override {
     return told("all_reduce", x, [&] { return inner_.all_reduce(s, x, op); });

@@ -1,6 +1,7 @@
 #pragma once
 // A communicator that tells how long this rank stood still in each of its operations: exposed communication.
 //
+// Of operations on an accelerator it sees what holds up the host alone: over NCCL, next to nothing.
 // Code: comm/timed.cc. Tests: tests/comm/timed_test.cc, tests/train/timeline_test.cc.
 
 #include <chrono>

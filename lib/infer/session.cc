@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
-#include "comm/staged.h"
+#include "comm/device_world.h"
 #include "comm/world.h"
 #include "engine/checkpoint.h"
 #include "layout/validate.h"
@@ -25,8 +25,8 @@ DType stored_dtype(const CheckpointMeta& meta, const std::string& where) {
 Session::Session(Communicator& job, const SessionOptions& o)
     : device_(device_of_rank(o.device, comm::local_rank(job))),
       stream_(device_, threads_per_rank(o.threads, job.size())),
-      staged_(device_.kind == DeviceKind::cpu ? nullptr : comm::staged(job, device_)) {
-  Communicator& world = staged_ ? *staged_ : job;
+      there_(comm::device_world(job, device_)) {
+  Communicator& world = there_ ? *there_ : job;
   const Resolved found = resolve(o.load, o.ckpt_step);
   if (world.rank() == 0)
     for (const auto& line : found.ignored) log::warn("{}", line);

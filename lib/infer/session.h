@@ -45,7 +45,7 @@ class Session {
  private:
   Device device_;
   Stream stream_;
-  std::unique_ptr<Communicator> staged_;  // the world, on an accelerator
+  std::unique_ptr<Communicator> there_;  // the world, on an accelerator
   ModelSpec model_;
   CheckpointMeta meta_;
   std::filesystem::path dir_;

@@ -122,13 +122,13 @@ View ParameterStore::shard_grad(std::size_t shard) const {
   return flat_view(grads_, whole_grads() ? at : stored(b) + at - b.own_begin(), grad_dtype_, s.size());
 }
 
-// What is queued may still read a place that grows.
+// What is queued may still read a place that grows; an accelerator keeps its memory until then.
 int ParameterStore::take(Stream& stream, Pool& pool, std::size_t bytes) const {
   const int place = pool.places.take(static_cast<std::int64_t>(bytes));
   pool.memory.resize(static_cast<std::size_t>(pool.places.size()));
   Buffer& b = pool.memory[static_cast<std::size_t>(place)];
   if (b.size() >= bytes) return place;
-  if (b.size() > 0) stream.synchronize();
+  if (b.size() > 0 && device_.kind == DeviceKind::cpu) stream.synchronize();
   b = Buffer();
   b = Buffer(device_, bytes);
   return place;

@@ -31,6 +31,7 @@ void check_names(const TrainingOptions& o) {
   require_choice("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
   require_choice("device", o.device, {"cpu", "cuda"});
   require_choice("cuda-f32-precision", o.cuda_f32_precision, {"f32", "tf32"});
+  if (!o.distributed_backend.empty()) require_choice("distributed-backend", o.distributed_backend, {"nccl", "mpi", "gloo"});
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
   parse_weight_decay_style(o.lr.weight_decay_incr_style);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/staged.h"
+#include "comm/device_world.h"
 #include "comm/timed.h"
 #include "comm/world.h"
 #include "train/evaluate.h"
@@ -142,8 +142,8 @@ int run_loop(TrainingRun& run, TraceFile* trace) {
 int train(Communicator& job, const TrainingOptions& options, const TrainerHooks& hooks) {
   const StopRequest stop;
   const Device device = device_of_rank(options.device, comm::local_rank(job));
-  const auto staged = device.kind == DeviceKind::cpu ? nullptr : comm::staged(job, device);
-  Communicator& world = staged ? *staged : job;
+  const auto there = comm::device_world(job, device, {options.distributed_backend, options.deterministic});
+  Communicator& world = there ? *there : job;
   if (options.trace.empty() && options.timers.log_level == 0 && !options.timers.straggler) {
     TrainingRun run(world, options, hooks);
     return run_loop(run, nullptr);

@@ -139,6 +139,7 @@ struct TrainingOptions {
   std::string cuda_f32_precision = "f32";
   ops::GemmMode gemm_mode;  // completed by cuda_f32_precision and deterministic
   bool deterministic = false;
+  std::string distributed_backend;  // comm/device_world.h
   int threads = 0;               // per rank; 0: cores / ranks of this host
   std::string emulate_compute;           // as given, and what it says: acts are waits, nothing is trained
   std::optional<Durations> emulated_ms;

@@ -44,13 +44,30 @@ train cpu-bf16 "${llama[@]}" --bf16 --device cpu
 train cuda-bf16 "${llama[@]}" --bf16 --device cuda
 close cpu-bf16 cuda-bf16 6 5e-3 5e-2
 
-# Layouts on two devices, messages through the host.
+# Layouts on two devices, over NCCL. Two numbers add up to the same either way round, so the host's sums are no others.
 train tp "${llama[@]}" --device cuda --local-ranks 2 --tensor-model-parallel-size 2 --sequence-parallel
 close cpu-llama tp 6 1e-5 1e-4
 train dp "${llama[@]}" --device cuda --local-ranks 2 --micro-batch-size 1 --use-distributed-optimizer
 close cpu-llama dp 6 1e-5 1e-4
 train pp "${llama[@]}" --device cuda --local-ranks 2 --pipeline-model-parallel-size 2
 close cpu-llama pp 6 1e-5 1e-4
+
+grep -q "messages between devices go over NCCL" tp.log || fail "NCCL is not used: $(cat tp.log)"
+train host "${llama[@]}" --device cuda --local-ranks 2 --tensor-model-parallel-size 2 --sequence-parallel \
+  --distributed-backend mpi
+cmp tp.steps host.steps || fail "NCCL and messages through the host differ"
+train overlapped "${llama[@]}" --device cuda --local-ranks 4 --tensor-model-parallel-size 2 --micro-batch-size 1 \
+  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --deterministic-mode
+close cpu-llama overlapped 6 1e-5 1e-4
+# Where ranks share a device the host carries the messages, or it is refused.
+export MT_EMULATION_DEVICES=1
+train shared "${llama[@]}" --device cuda --local-ranks 2 --tensor-model-parallel-size 2 --sequence-parallel
+grep -q "go through the host: ranks share a device" shared.log || fail "not said: $(cat shared.log)"
+cmp tp.steps shared.steps || fail "one device and two differ"
+expect 3 "NCCL cannot be used: ranks share a device" "$emulated" "${tiny[@]}" --device cuda --local-ranks 2 \
+  --distributed-backend nccl
+unset MT_EMULATION_DEVICES
+expect 2 "one of nccl, mpi, gloo" "$emulated" "${tiny[@]}" --device cuda --distributed-backend ucc
 
 # Six steps are three and three more, to the bit; a checkpoint knows no device.
 train whole "${llama[@]}" --device cuda --save whole

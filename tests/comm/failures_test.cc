@@ -35,7 +35,7 @@ class Failures : public OnRanks {
   }
   CommOptions short_limit() {
     CommOptions o = comm_options();
-    o.timeout_s = 0.3;
+    o.timeout_s = GetParam().name == "nccl" ? 2 : 0.3;  // the emulated device takes its time
     return o;
   }
 };
@@ -72,6 +72,7 @@ TEST_P(Failures, AMessageThatNeverComesNamesThePeer) {
 }
 
 TEST_P(Failures, RanksThatCallDifferentOperationsAreTold) {
+  if (GetParam().name == "nccl") GTEST_SKIP() << "NCCL does not compare; the emulated one stops the program";
   CommOptions o = comm_options();
   o.timeout_s = 5;
   std::string first;
@@ -100,6 +101,7 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreTold) {
 }
 
 TEST_P(Failures, RanksThatDisagreeOnTheSizeAreTold) {
+  if (GetParam().name == "nccl") GTEST_SKIP() << "NCCL does not compare; the emulated one stops the program";
   CommOptions o = comm_options();
   o.timeout_s = 5;
   std::string first;

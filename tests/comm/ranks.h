@@ -9,14 +9,17 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/nccl.h"
 #include "comm/staged.h"
+#include "comm/through_device.h"
 #include "comm/world.h"
+#include "device/backend.h"
 #include "device/test_device.h"
 
 namespace mt::test {
 
 struct Backend {
-  std::string name;  // "solo", "threads", "mpi", "staged" (over threads)
+  std::string name;  // "solo", "threads", "mpi", "staged" and "nccl" (over threads)
   int ranks = 1;
 };
 
@@ -39,7 +42,15 @@ inline std::vector<Backend> backends() {
     return {{"mpi", size ? std::atoi(size) : 1}};
   }
   return {{"solo", 1}, {"threads", 1}, {"threads", 2}, {"threads", 3}, {"threads", 4}, {"threads", 8},
-          {"staged", 1}, {"staged", 3}};
+          {"staged", 1}, {"staged", 3}, {"nccl", 2},  {"nccl", 3},  {"nccl", 4}};
+}
+
+// Whether `n` ranks have a device each that NCCL reaches; a reason otherwise.
+inline std::string why_no_nccl(int n) {
+  if (on_cpu()) return "NCCL needs devices";
+  if (const auto why = comm::nccl_why_not(); !why.empty()) return why;
+  const int devices = cuda_backend().count();
+  return devices < n ? std::to_string(devices) + " devices for " + std::to_string(n) + " ranks" : "";
 }
 
 using Body = std::function<void(Communicator&)>;
@@ -53,6 +64,14 @@ inline void on_ranks(const Backend& backend, const Body& body, const CommOptions
   } else if (backend.name == "staged") {
     comm::run_local_ranks(backend.ranks, options, [&](std::unique_ptr<Communicator> world) {
       body(*comm::staged(*world, test_device()));
+    });
+  } else if (backend.name == "nccl") {
+    if (const auto why = why_no_nccl(backend.ranks); !why.empty()) GTEST_SKIP() << why;
+    comm::run_local_ranks(backend.ranks, options, [&](std::unique_ptr<Communicator> world) {
+      const Device device = device_of_rank(device_name(), world->rank());
+      const auto nccl = comm::nccl_world(*world, device, {.rank_order_sums = true});
+      ThroughDevice through(*nccl, nullptr, device);
+      body(through);
     });
   } else {
     body(*mpi_world_of_this_process());

@@ -22,11 +22,17 @@ endif()
 add_library(mt_cuda_emulated OBJECT ${cuda_sources} ${emulation_sources})
 target_link_libraries(mt_cuda_emulated PRIVATE mt_cuda_emulated_flags mt_ops Boost::context)
 
+# The NCCL communicator, compiled against this folder too.
+file(GLOB nccl_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/lib/comm/nccl/*.cc")
+add_library(mt_nccl_emulated OBJECT ${nccl_sources})
+target_link_libraries(mt_nccl_emulated PRIVATE mt_cuda_emulated_flags mt_comm)
+
 # Tools of a user once more, with the emulated device: what scripts start in place of the tool of that name.
 foreach(tool mt-train mt-eval)
   if(TARGET ${tool})
     get_target_property(links ${tool} LINK_LIBRARIES)
-    add_executable(${tool}-emulated $<TARGET_OBJECTS:${tool}> $<TARGET_OBJECTS:mt_cuda_emulated>)
+    add_executable(${tool}-emulated $<TARGET_OBJECTS:${tool}> $<TARGET_OBJECTS:mt_cuda_emulated>
+      $<TARGET_OBJECTS:mt_nccl_emulated>)
     target_link_libraries(${tool}-emulated PRIVATE ${links} mt_cuda_emulation)
     set_target_properties(${tool}-emulated PROPERTIES OUTPUT_NAME ${tool}
       RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/emulated-cuda")

@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <memory>
 #include <utility>
 
 struct uint3 {
@@ -92,6 +94,26 @@ void queue(Queue* stream, std::function<void()> work, const char* what = "work o
 
 // The running work of a stream took so long: what events on either side of it tell apart. Nothing else takes any time.
 void pass_time(double ms);
+// Work of a stream that ends only when other streams got to their part of it: a collective of several ranks.
+class Together {
+ public:
+  virtual ~Together() = default;
+  // Called at the front of the stream, again and again. Does what can be done; true when nothing is left.
+  virtual bool advance() = 0;
+  // Nobody needs it any more, whatever other streams do.
+  virtual bool given_up() const { return false; }
+
+  std::shared_ptr<Queue> stream;  // and where it stands in it, once it is queued
+  std::uint64_t before = 0;
+};
+void queue_together(Queue* stream, std::shared_ptr<Together> work, Place place);
+// For `wanting`: runs what stands before `work` in its stream, until that is given up; false then. Threads of the host may
+// go on meanwhile.
+bool bring_to_front(const Together& work, const Together& wanting);
+void with_devices_open(std::initializer_list<const Together*> works, const char* what, const std::function<void()>& body);
+// Alone on the emulated machine; whoever waits looks again afterwards.
+void on_machine(const std::function<void()>& body);
+int device_of(Queue* stream);
 
 // 0, or the cudaError_t of a launch that hardware would refuse.
 int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t shared_bytes, std::function<void()> body,

@@ -3,13 +3,13 @@
 #
 #   tests/cuda_emulation/mutate.sh BUILD_DIR [FILE...]
 #
-# A mutant: one __syncthreads(), __syncwarp() or copy_async_wait<>() of lib/ops/cuda/, or one wait of lib/device/cuda/ for
-# an event or a stream, that the emulation does not carry out (MT_EMULATION_LEAVE_OUT). FILE: only those of these sources.
+# A mutant: one __syncthreads(), __syncwarp() or copy_async_wait<>() of lib/ops/cuda/, or one wait of lib/device/cuda/ or
+# lib/comm/nccl/ for an event or a stream, that the emulation does not carry out (MT_EMULATION_LEAVE_OUT). FILE: only those of these sources.
 # A mutant is found when a test fails, the emulation stops the program, or a run takes ten times as long as it did, with
 # the threads in order or in two random orders (MT_EMULATION_SEED). A row a mutant, then the share found. Status 1 below 90 %.
 # Known to survive: the barrier behind the clearing of digits in sum_squares.cu; the first exchange of a warp gives the
 # clearing threads their turn in every order of threads that the emulation draws.
-# BUILD_DIR has test_ops_emulated and test_device_emulated built.
+# BUILD_DIR has test_ops_emulated, test_device_emulated and test_comm_emulated built.
 set -euo pipefail
 build="$(cd "$1" && pwd)"
 shift
@@ -21,7 +21,7 @@ export MT_TEST_DEVICE=cuda
 
 if [ $# -gt 0 ]; then files=("$@")
 else
-  mapfile -t files < <(cd "$source" && grep -lE "$waits" lib/ops/cuda/*.cu lib/ops/cuda/*.h lib/device/cuda/*.cu |
+  mapfile -t files < <(cd "$source" && grep -lE "$waits" lib/ops/cuda/*.cu lib/ops/cuda/*.h lib/device/cuda/*.cu lib/comm/nccl/*.cc |
     grep -v 'ptx\.h$')
 fi
 
@@ -31,6 +31,7 @@ tests_for() {
     *embedding*) echo 'Embedding.*:CudaEqualsCpu.*Token*:CudaEqualsCpu.Embedding*' ;;
     *fp8*) echo 'Fp8*' ;;
     *sum_squares*) echo 'SumSquares.*' ;;
+    */nccl/*) echo 'Nccl.*:*/nccl*' ;;
     *reduce.h) echo 'Norm.*:CrossEntropy.*:Fp8.*:Adamw.*' ;;
     *) echo '*' ;;
   esac
@@ -39,7 +40,10 @@ tests_for() {
 all=0 found=0
 for file in "${files[@]}"; do
   binary="$build/tests/test_ops_emulated"
-  case "$file" in lib/device/*) binary="$build/tests/test_device_emulated" ;; esac
+  case "$file" in
+    lib/device/*) binary="$build/tests/test_device_emulated" ;;
+    lib/comm/*) binary="$build/tests/test_comm_emulated" ;;
+  esac
   filter="$(tests_for "$file"):-*DeathTest*"
   began=$SECONDS
   "$binary" --gtest_brief=1 --gtest_filter="$filter" > "$log" 2>&1 || { cat "$log"; exit 2; }

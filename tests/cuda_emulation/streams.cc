@@ -1,4 +1,7 @@
 // Streams that run as late as they may, events, copies, and the rest of the runtime's calls.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -6,19 +9,22 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda_runtime.h"
 
 namespace mt::emulation {
 
-// An entry is work, or a point of another stream to get to first.
+// An entry is work, or a point of another stream to get to first, or work together with other streams.
 struct Entry {
   std::function<void()> work;
   const char* what = nullptr;
   Place place;
   std::shared_ptr<Queue> other;
   std::uint64_t until = 0;
+  std::shared_ptr<Together> together;
+  bool busy = false;  // somebody moves it on right now
 };
 
 struct Captured {
@@ -46,17 +52,60 @@ struct Moment {
 
 namespace {
 
+// One emulated machine: whoever runs work holds it, and lets go of it only while work waits for other threads of the host.
+class Machine {
+ public:
+  void lock() {
+    std::unique_lock held(mutex_);
+    if (owner_ == std::this_thread::get_id()) {
+      ++depth_;
+      return;
+    }
+    take(held, 1);
+  }
+  void unlock() {
+    const std::lock_guard held(mutex_);
+    if (--depth_ == 0) let_go();
+  }
+  // Other threads may do anything meanwhile.
+  void wait_for_news() {
+    std::unique_lock held(mutex_);
+    const int depth = depth_;
+    depth_ = 0;
+    let_go();
+    news_.wait_for(held, std::chrono::milliseconds(2));
+    take(held, depth);
+  }
+  void tell_news() { news_.notify_all(); }
+
+ private:
+  void take(std::unique_lock<std::mutex>& held, int depth) {
+    free_.wait(held, [this] { return depth_ == 0; });
+    owner_ = std::this_thread::get_id();
+    depth_ = depth;
+  }
+  void let_go() {
+    owner_ = {};
+    free_.notify_one();
+  }
+  std::mutex mutex_;
+  std::condition_variable free_, news_;
+  std::thread::id owner_;
+  int depth_ = 0;
+};
+
 struct Streams {
-  std::recursive_mutex mutex;  // one emulated machine: whoever runs work holds it
+  Machine mutex;
   std::vector<std::shared_ptr<Queue>> all;
 };
 Streams& streams() {
   static auto& s = *new Streams;
   return s;
 }
-using Lock = std::lock_guard<std::recursive_mutex>;
+using Lock = std::lock_guard<Machine>;
 
 thread_local int current_device = 0;
+thread_local bool works = false;  // has queued something: one that only watches moves nothing on
 thread_local cudaError_t last_error = cudaSuccess;
 cudaError_t say(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -71,12 +120,40 @@ thread_local Queue* running_queue = nullptr;
 
 void run_until(Queue& q, std::uint64_t ordinal);
 
+// What this thread moves other streams on for.
+thread_local std::vector<const Together*> wanting;
+// This thread only asks: it runs what can be run, and does not wait for other ranks.
+thread_local bool asks = false, asked_enough = false;
+bool is_given_up() {
+  return asked_enough || std::any_of(wanting.begin(), wanting.end(), [](const Together* w) { return w->given_up(); });
+}
+
+void run_together(Queue& q) {
+  Entry& e = q.entries.front();  // stays where it is: others may only append
+  bool over = false;
+  if (!e.busy) {
+    e.busy = true;
+    const std::shared_ptr<Together> together = e.together;
+    over = together->advance();
+    e.busy = false;
+  }
+  if (!over && asks) {
+    asked_enough = true;
+    return;
+  }
+  if (!over) return streams().mutex.wait_for_news();
+  q.entries.pop_front();
+  ++q.done;
+  streams().mutex.tell_news();
+}
+
 void run_front(Queue& q) {
+  if (q.entries.front().together) return run_together(q);
   if (const std::shared_ptr<Queue> other = q.entries.front().other) {
     // The wait stays in front meanwhile, so that nobody runs what stands behind it.
     const std::uint64_t before = q.done;
     run_until(*other, q.entries.front().until);
-    if (q.done != before) return;  // run_some() went past it
+    if (q.done != before || other->done < q.entries.front().until) return;  // somebody went past it, or it was given up
   }
   Entry e = std::move(q.entries.front());
   q.entries.pop_front();
@@ -96,6 +173,7 @@ void run_front(Queue& q) {
 bool could_run(const Queue& q) {
   if (q.entries.empty()) return false;
   const Entry& e = q.entries.front();
+  if (e.together) return false;
   return !e.other || e.other->done >= e.until;
 }
 
@@ -110,8 +188,9 @@ void run_some() {
 
 void run_until(Queue& q, std::uint64_t ordinal) {
   if (q.done >= ordinal) return;
+  const auto kept = q.shared_from_this();  // its owner may go while this thread waits
   open_device(q.device);
-  while (q.done < ordinal) {
+  while (q.done < ordinal && !is_given_up()) {
     run_some();
     if (q.done < ordinal) run_front(q);
   }
@@ -126,6 +205,7 @@ cudaError_t break_capture() {
 }
 
 void push(Queue& q, Entry entry) {
+  works = true;
   if (q.capture) {
     q.capture->entries.push_back(std::move(entry));
     return;
@@ -196,6 +276,41 @@ void queue(Queue* stream, std::function<void()> work, const char* what, Place pl
   push(*stream, {std::move(work), what, place, nullptr, 0});
 }
 
+void queue_together(Queue* stream, std::shared_ptr<Together> work, Place place) {
+  const Lock lock(streams().mutex);
+  work->stream = stream->shared_from_this();
+  work->before = stream->pushed;
+  Entry entry{{}, "collective", place, nullptr, 0};
+  entry.together = std::move(work);
+  push(*stream, std::move(entry));
+  streams().mutex.tell_news();
+}
+
+bool bring_to_front(const Together& work, const Together& for_whom) {
+  const auto q = work.stream;
+  wanting.push_back(&for_whom);
+  run_until(*q, work.before);
+  wanting.pop_back();
+  return q->done >= work.before;
+}
+
+void with_devices_open(std::initializer_list<const Together*> works, const char* what, const std::function<void()>& body) {
+  for (const Together* w : works) open_device(w->stream->device);
+  set_running(what, Place::current());
+  body();
+  check_red_zones();
+  set_running(nullptr, {});
+  for (const Together* w : works) close_device(w->stream->device);
+}
+
+void on_machine(const std::function<void()>& body) {
+  const Lock lock(streams().mutex);
+  body();
+  streams().mutex.tell_news();
+}
+
+int device_of(Queue* stream) { return stream->device; }
+
 int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t shared_bytes, std::function<void()> body,
                  Place place) {
   if (!stream) return say(cudaErrorInvalidResourceHandle);
@@ -252,6 +367,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
   std::snprintf(text, static_cast<std::size_t>(bytes), "emulated:%d", device);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  *attributes = {};
+  attributes->type = cudaMemoryTypeUnregistered;
+  attributes->device = -1;
+  if (is_device_memory(data, &attributes->device)) attributes->type = cudaMemoryTypeDevice;
+  else if (is_emulated_memory(data)) attributes->type = cudaMemoryTypeHost;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
@@ -464,9 +587,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(streams().mutex);
   if (!event->stream || event->stream->done >= event->ordinal) return cudaSuccess;
   // Somebody who only asks must get there too.
-  if (++event->asked % 4 == 0) {
-    run_until(*event->stream, event->ordinal);
-    return cudaSuccess;
+  if (works && ++event->asked % 4 == 0) {
+    const auto stream = event->stream;
+    const std::uint64_t ordinal = event->ordinal;
+    asks = true;
+    run_until(*stream, ordinal);
+    asks = asked_enough = false;
+    if (stream->done >= ordinal) return cudaSuccess;
   }
   return say(cudaErrorNotReady);
 }

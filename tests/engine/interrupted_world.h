@@ -18,6 +18,7 @@ class Interrupted final : public Communicator {
       : Communicator(inner.name(), inner.world_ranks()), inner_(inner), left_(after), strike_(std::move(strike)) {}
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
+  const CommOptions& options() const override { return inner_.options(); }
   Handle all_reduce(Stream& s, View x, Reduce op) override {
     inner_.all_reduce(s, x, op).wait_host();
     if (--left_ == 0) strike_();

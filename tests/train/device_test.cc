@@ -1,6 +1,7 @@
 // Runs on the device under test: within the promised bounds of the CPU's in every kind of layout, and the same bits
 // wherever the contract says so. On the CPU itself the first are equalities.
 
+#include "device/backend.h"
 #include "device/test_device.h"
 #include "train/same_checkpoint.h"
 #include "train/tiny_run.h"
@@ -62,6 +63,37 @@ TEST(OnTheDevice, DataParallelRanksStayWithinTheBoundsAtEveryStageOfZero) {
     o.use_megatron_fsdp = stage == 3;
     o.overlap = {stage > 0, stage > 0 && stage < 3};
     expect_near(want, test::run_tiny(o, 2), 1e-5, 1e-4);
+  }
+}
+
+TEST(OnTheDevice, SumsInRankOrderOverNcclAreThoseThroughTheHostToTheBit) {
+  struct Layout {
+    const char* name;
+    int ranks, tp, pp;
+    const char* sharding;
+  };
+  for (const Layout& l : {Layout{"tensor and sequence", 2, 2, 1, ""}, Layout{"ZeRO 1, overlapped", 2, 1, 1, "optim"},
+                          Layout{"ZeRO 3", 2, 1, 1, "optim_grads_params"}, Layout{"pipeline", 2, 1, 2, ""},
+                          Layout{"all", 8, 2, 2, "optim"}}) {
+    SCOPED_TRACE(l.name);
+    if (!test::on_cpu() && cuda_backend().count() < l.ranks) GTEST_SKIP() << "NCCL wants " << l.ranks << " devices";
+    const TempDir dir;
+    auto o = device_options(dir);
+    o.train_iters = 2;
+    o.parallel.tp = l.tp;
+    o.parallel.pp = l.pp;
+    o.parallel.sequence_parallel = l.tp > 1;
+    o.sharding_strategy = l.sharding;
+    const std::string sharding = l.sharding;
+    o.use_megatron_fsdp = sharding == "optim_grads_params";
+    o.overlap = {!sharding.empty(), sharding == "optim"};
+    o.distributed_backend = "mpi";
+    const Curve through_host = test::run_tiny(o, l.ranks);
+    o.distributed_backend = "nccl";
+    o.deterministic = true;
+    const Curve over_nccl = test::run_tiny(o, l.ranks);
+    EXPECT_EQ(over_nccl.loss, through_host.loss);
+    EXPECT_EQ(over_nccl.grad_norm, through_host.grad_norm);
   }
 }
 

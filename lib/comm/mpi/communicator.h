@@ -19,6 +19,7 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() override;
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
+  const CommOptions& options() const override { return group_.job->options; }
 
   Handle all_reduce(Stream& stream, View x, Reduce op) override;
   Handle all_gather(Stream& stream, View in, View out) override;

@@ -43,6 +43,9 @@ std::vector<cudaEvent_t> MemoryCache::mark() {
 }
 
 bool MemoryCache::is_past(std::vector<cudaEvent_t>& events, bool wait) {
+  // Without the lock: what is waited for may need another rank, which may be about to give memory back.
+  if (wait)
+    for (const cudaEvent_t e : events) check(cudaEventSynchronize(e), "cudaEventSynchronize", device_);
   const std::lock_guard lock(mutex_);
   return is_past_locked(events, wait);
 }
@@ -216,10 +219,10 @@ struct PinnedBlock {
       if (!cache->is_past(events, false)) return false;
     return true;
   }
-  void free() {
+  void wait() {
     for (auto& [cache, events] : pending) cache->is_past(events, true);
-    check(cudaFreeHost(data), "cudaFreeHost", -1);
   }
+  void free() { check(cudaFreeHost(data), "cudaFreeHost", -1); }
 };
 struct PinnedCache {
   std::mutex mutex;
@@ -230,12 +233,27 @@ PinnedCache& pinned_cache() {
   return c;
 }
 
+// What is kept beyond the bounds goes back to the driver once nothing uses it. Nobody waits for that: what uses it may be
+// a message that waits for this very rank.
+void let_go(PinnedCache& c) {
+  std::size_t small = 0;
+  for (const PinnedBlock& b : c.blocks) small += b.bytes <= kLargestPinned ? 1 : 0;
+  std::erase_if(c.blocks, [&](PinnedBlock& b) {
+    const bool is_small = b.bytes <= kLargestPinned;
+    if ((is_small && small <= kMostPinned) || !b.is_free()) return false;
+    b.free();
+    small -= is_small ? 1 : 0;
+    return true;
+  });
+}
+
 }  // namespace
 
 std::byte* take_pinned(std::size_t wanted) {
   const std::size_t bytes = block_bytes(wanted);
   PinnedCache& c = pinned_cache();
   const std::lock_guard lock(c.mutex);
+  let_go(c);
   const auto at = std::find_if(c.blocks.begin(), c.blocks.end(),
                                [&](PinnedBlock& b) { return b.bytes == bytes && b.is_free(); });
   if (at != c.blocks.end()) {
@@ -248,7 +266,7 @@ std::byte* take_pinned(std::size_t wanted) {
   cudaError_t error = allocate();
   if (error == cudaErrorMemoryAllocation && !c.blocks.empty()) {
     cudaGetLastError();
-    for (PinnedBlock& b : c.blocks) b.free();
+    for (PinnedBlock& b : c.blocks) b.wait(), b.free();
     c.blocks.clear();
     error = allocate();
   }
@@ -270,8 +288,8 @@ void give_back_pinned(std::byte* data, std::size_t bytes) {
   }
   PinnedCache& c = pinned_cache();
   const std::lock_guard lock(c.mutex);
-  if (block.bytes <= kLargestPinned && c.blocks.size() < kMostPinned) c.blocks.push_back(std::move(block));
-  else block.free();
+  c.blocks.push_back(std::move(block));
+  let_go(c);
 }
 
 }  // namespace mt::cuda
