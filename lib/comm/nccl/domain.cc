@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "comm/status_page.h"
 #include "device/cuda/runtime.h"
@@ -107,24 +106,11 @@ Link* Domain::find(const std::vector<int>& world_ranks) const {
   return at == of_ranks_.end() ? nullptr : at->second;
 }
 
-namespace {
-
-// First without letting go of the core, for what is nearly done.
-template <class Done>
-void poll(const Domain& domain, const Done& done) {
-  const auto start = Clock::now();
-  while (!done()) {
-    domain.check();
-    if (seconds_since(start) > 0.0002) std::this_thread::sleep_for(std::chrono::microseconds(20));
-    else std::this_thread::yield();
-  }
-  domain.check();  // an aborted operation is done, too
-}
-
-}  // namespace
-
+// Ends in any case: what does not come is aborted by the watching thread, and then it is done, too.
 void Domain::wait_host(Flight& flight) {
-  poll(*this, [&] { return flight.done(); });
+  check();
+  flight.synchronize();
+  check();
 }
 
 void Domain::wait_host(Stream& stream) {

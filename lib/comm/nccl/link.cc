@@ -58,6 +58,11 @@ bool Flight::done() {
   return done_ = true;
 }
 
+void Flight::synchronize() {
+  cuda::check(cudaEventSynchronize(event_), "cudaEventSynchronize", events_->device());
+  done_ = true;
+}
+
 double Flight::age_s() const { return seconds_since(started_); }
 
 Link::Link(Domain& domain, const ncclUniqueId& id, Place place, bool pair, const std::string& name)

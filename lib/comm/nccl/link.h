@@ -54,6 +54,7 @@ class Flight {
   ~Flight();
   void record(cudaStream_t stream);
   bool done();  // asks the event
+  void synchronize();  // blocks the host
   cudaEvent_t event() const { return event_; }
   const What& what() const { return what_; }
   double age_s() const;
