@@ -25,8 +25,6 @@ void complete_graphs(TrainingOptions& o, std::vector<Problem>& problems) {
       {!o.recompute.granularity.empty() || o.recompute.activations, "recompute", "--cuda-graph-impl none"},
       {o.host_layers > 0, "cpu-offloading-num-layers, whose copies go beside the stream", "--cuda-graph-impl none"},
       {!o.fp8.format.empty(), "fp8-format, which no test holds in graphs", "--cuda-graph-impl none"},
-      {o.gemm_mode.candidates > 1 && o.graph_warmup == 0, "cuda-gemm-autotune: algorithms are tried before a graph is made",
-       "--cuda-graph-warmup-steps 1"},
       {o.emulated_ms.has_value(), "emulate-compute: nothing is launched", "--cuda-graph-impl none"}};
   for (const auto& c : clashes)
     if (c.given) problems.push_back({fmt::format("cuda-graph-impl local with {}", c.what), c.near});

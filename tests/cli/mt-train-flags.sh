@@ -51,6 +51,10 @@ expect 0 "--cuda-graph-impl does nothing with --device cpu" mt-train --dry-run "
 expect 3 "cuda-graph-impl transformer_engine" mt-train --dry-run "${tiny[@]}" --external-cuda-graph
 expect 3 "cuda-graph-impl local with sharded gradients" mt-train --dry-run "${tiny[@]}" --device cuda --cuda-graph-impl local \
   --data-parallel-sharding-strategy optim_grads
+expect 0 "--cuda-gemm-autotune does nothing beside --deterministic-mode" mt-train --dry-run "${tiny[@]}" --device cuda \
+  --cuda-gemm-autotune 4 --deterministic-mode
+expect 0 "--cuda-f32-precision does nothing without --device cuda" mt-train --dry-run "${tiny[@]}" --cuda-f32-precision tf32
+expect 2 "tf31" mt-train --dry-run "${tiny[@]}" --cuda-f32-precision tf31
 expect 0 "--optimizer-offload-fraction does nothing without" mt-train --dry-run "${tiny[@]}" --optimizer-offload-fraction 0.5
 
 # Beside a GPU: 16 bytes a parameter become 12 on the host and 4 on the device; saved tensors go likewise.
