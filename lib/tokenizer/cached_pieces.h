@@ -17,8 +17,9 @@
 
 namespace mt::tokenizer {
 
-// How many pieces are looked up at a time, so that their cache lines are on the way before they are needed.
-constexpr std::size_t kPieceBatch = 192;
+// How many pieces are looked up at a time at most, so that their cache lines are on the way before they are needed. Their
+// keys, ids and lines share the first-level cache: with 192 in place of 128 a warm cache is a tenth slower.
+constexpr std::size_t kPieceBatch = 128;
 
 // Walk pieces that touch, given by their lengths, and pieces given by their places. `end` is the end of what may be read.
 class TouchingPieces {
