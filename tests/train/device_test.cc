@@ -212,7 +212,9 @@ TEST(OnTheDevice, Tf32AndTriedAlgorithmsChangeNoMoreThanTheirRounding) {
   o.cuda_f32_precision = "tf32";
   const Curve rounded = test::run_tiny(o, 1);
   expect_near(want, rounded, 1e-3, 1e-2);
-  if (!test::on_cpu()) EXPECT_GT(test::distance(want, rounded).loss, 1e-7) << "something was rounded";
+  if (!test::on_cpu()) {
+    EXPECT_GT(test::distance(want, rounded).loss, 1e-7) << "something was rounded";
+  }
 }
 
 TEST(OnTheDevice, ValidationAmongTheStepsDisturbsNoneOfThem) {
