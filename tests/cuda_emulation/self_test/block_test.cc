@@ -51,20 +51,20 @@ TEST(Emulation, BarriersOrderSharedMemory) {
   for (int b = 0; b < 4; ++b) EXPECT_EQ(out[static_cast<std::size_t>(b)], 256 * (256 * b) + 255 * 128);
 }
 
-__global__ void sum_block_without_barrier(const int* in, int* out) {
-  int* shared = shared_mem<int>();
+__global__ void sum_block_without_barrier(const unsigned* in, unsigned* out) {
+  unsigned* shared = shared_mem<unsigned>();  // sums of what nobody wrote may wrap
   shared[threadIdx.x] = in[threadIdx.x];
   if (threadIdx.x == 0)
     for (unsigned i = 0; i < blockDim.x; ++i) out[0] += shared[i];
 }
 
 TEST(Emulation, AMissingBarrierGivesAnotherSum) {
-  Pinned<int> in(64), out(1);
-  std::fill_n(in.data(), 64, 1);
+  Pinned<unsigned> in(64), out(1);
+  std::fill_n(in.data(), 64, 1u);
   Stream s(kDevice);
   launch(s, sum_block_without_barrier, {.threads = 64, .shared_bytes = 256}, in.data(), out.data());
   s.synchronize();
-  EXPECT_NE(out[0], 64);
+  EXPECT_NE(out[0], 64u);
 }
 
 // Threads that have ended do not count at a barrier.
