@@ -230,7 +230,7 @@ class ReadJob {
       const auto* s = bytes + (src * src_elem - static_cast<std::int64_t>(first));
       auto* d = q.out + (rows ? dst / row * q.row_stride_bytes + dst % row * dst_elem : dst * dst_elem);
       if (from == to) std::memcpy(d, s, static_cast<std::size_t>(count * src_elem));
-      else overflowed_ += convert(from, s, to, d, count);
+      else if (const auto n = convert(from, s, to, d, count); n > 0) overflowed_ += n;
     });
   }
 

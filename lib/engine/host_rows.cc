@@ -10,8 +10,7 @@ namespace mt {
 void Executor::find_host_rows() {
   std::vector<std::vector<std::size_t>> bytes(chunks_.size());
   const std::int64_t rows = batch_.tokens_per_micro_batch() / parts_.groups.placement.spec.sequence_shards();
-  const auto line = [](std::int64_t n) { return (static_cast<std::size_t>(n) + kAlign - 1) / kAlign * kAlign; };
-  const std::size_t stream = line(bytes_of(stream_dtype(), rows * chunks_[0]->spec().hidden));
+  const std::int64_t input = saved_bytes({{"input", {rows, chunks_[0]->spec().hidden}, stream_dtype(), Until::backward_input}});
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     const Model& m = *chunks_[c];
     host_rows_.emplace_back();
@@ -21,10 +20,7 @@ void Executor::find_host_rows() {
       host_rows_[c].push_back(on_host ? static_cast<int>(bytes[c].size()) : -1);
       if (!on_host) continue;
       MT_CHECK(!layer.again.any(), "{} is made again and in host memory", layer.name);
-      std::size_t n = i > 0 ? stream : 0;
-      for (const auto& t : layer.saved)
-        if (t.name != "x") n += line(bytes_of(t.dtype, num_elements(t.shape)));
-      bytes[c].push_back(n);
+      bytes[c].push_back(static_cast<std::size_t>(saved_bytes(layer.saved) + (i > 0 ? input : 0)));
     }
   }
   if (std::any_of(bytes.begin(), bytes.end(), [](const auto& b) { return !b.empty(); }))

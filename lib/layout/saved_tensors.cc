@@ -58,7 +58,8 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpe
 
 std::int64_t saved_bytes(const std::vector<SavedTensor>& tensors) {
   std::int64_t n = 0;
-  for (const auto& t : tensors) n += (bytes_of(t.dtype, num_elements(t.shape)) + 63) / 64 * 64;
+  for (const auto& t : tensors)
+    if (t.name != "x") n += (bytes_of(t.dtype, num_elements(t.shape)) + 63) / 64 * 64;
   return n;
 }
 

@@ -31,7 +31,7 @@ struct SavedTensor {
 std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ParallelSpec& parallel, const BatchSpec& batch,
                                        DType compute, int unit);
 
-// Their sum in bytes, each rounded up to 64.
+// What a unit allocates of them, in bytes, each rounded up to 64: all but x, which is the unit's before it.
 std::int64_t saved_bytes(const std::vector<SavedTensor>& tensors);
 
 }  // namespace mt

@@ -36,17 +36,6 @@ void check(const Fp8RoundArgs& g) {
   MT_CHECK(g.block_rows > 0 && g.block_columns > 0, "blocks of {}x{}", g.block_rows, g.block_columns);
 }
 
-GemmArgs gemm_of(const Fp8GemmArgs& g) {
-  return {.a = g.a.out,
-          .b = g.b.out,
-          .c = g.c,
-          .trans_a = g.trans_a,
-          .trans_b = g.trans_b,
-          .accumulate = g.accumulate,
-          .bias = g.bias,
-          .mode = g.mode};
-}
-
 }  // namespace
 
 void fp8_round(Stream& stream, const Fp8RoundArgs& g) {
@@ -57,11 +46,11 @@ void fp8_round(Stream& stream, const Fp8RoundArgs& g) {
 void fp8_gemm(Stream& stream, const Fp8GemmArgs& g) {
   check(g.a);
   check(g.b);
-  check_gemm(gemm_of(g));
+  check_gemm(gemm_of_copies(g));
   if (g.c.size() != 0) dispatch(stream, &Kernels::fp8_gemm, g);
 }
 
-Cost fp8_gemm_cost(const Fp8GemmArgs& g) { return gemm_cost(gemm_of(g)); }
+Cost fp8_gemm_cost(const Fp8GemmArgs& g) { return gemm_cost(gemm_of_copies(g)); }
 
 std::string fp8_products(Device device, bool blocks) {
   const int capability = device.kind == DeviceKind::cpu ? 0 : cuda_backend().capability(device.index);

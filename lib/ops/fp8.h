@@ -83,6 +83,17 @@ struct Fp8GemmArgs {
 // their own dtype and multiplied by gemm.
 //   needs  as gemm and fp8_round, in two dims; copies on borders of 16 bytes   cost  fp8_gemm_cost
 void fp8_gemm(Stream& stream, const Fp8GemmArgs& args);
+// The product of both copies, once they are rounded in their own dtype.
+inline GemmArgs gemm_of_copies(const Fp8GemmArgs& g) {
+  return {.a = g.a.out,
+          .b = g.b.out,
+          .c = g.c,
+          .trans_a = g.trans_a,
+          .trans_b = g.trans_b,
+          .accumulate = g.accumulate,
+          .bias = g.bias,
+          .mode = g.mode};
+}
 Cost fp8_gemm_cost(const Fp8GemmArgs& args);
 
 // Which of the two it is on this device where shapes fit, as words for people: "fp8", "bf16, of operands rounded to fp8".

@@ -122,14 +122,16 @@ void check_schedule(const TrainingOptions& o) {
   const Schedule s = names_schedule_file(o.schedule) ? schedule_of(o) : small_schedule_of(o);
   if (names_schedule_file(o.schedule)) check_file(o, s);
   if (s.copies != 1) refuse("needs two copies of the weights");
-  if (o.host_layers > 0 && has(s, [](Act a) { return a == Act::backward_input; })) {
-    hint = "--pipeline-schedule 1f1b or interleaved, or no --cpu-offloading-num-layers";
-    refuse("its weight gradients come later than its input gradients, and cpu-offloading-num-layers brings saved tensors "
-           "back once");
-  }
-  if (o.graph_warmup > 0 && has(s, [](Act a) { return a == Act::backward_input; })) {
-    hint = "--pipeline-schedule 1f1b or interleaved, or --cuda-graph-impl none";
-    refuse("its weight gradients come later than its input gradients, and cuda-graph-impl local makes graphs of whole backwards");
+  if (has(s, [](Act a) { return a == Act::backward_input; })) {
+    const std::string later = "its weight gradients come later than its input gradients, and ";
+    if (o.host_layers > 0) {
+      hint = "--pipeline-schedule 1f1b or interleaved, or no --cpu-offloading-num-layers";
+      refuse(later + "cpu-offloading-num-layers brings saved tensors back once");
+    }
+    if (o.graph_warmup > 0) {
+      hint = "--pipeline-schedule 1f1b or interleaved, or --cuda-graph-impl none";
+      refuse(later + "cuda-graph-impl local makes graphs of whole backwards");
+    }
   }
   if (s.chunks() != o.parallel.vpp)
     throw Error(Code::config, fmt::format("--pipeline-schedule {} has {} chunks a rank, the layout {}", o.schedule,

@@ -159,7 +159,7 @@ void take_position(TrainingRun& run, const CheckpointMeta& meta, const std::stri
   if (run.speaks() && t.contains("options"))
     for (const auto& line : option_changes(t["options"], remembered_options(run.options))) log::warn("{}", line);
   if (run.speaks() && t.contains("data"))
-    for (const auto& line : data_changes(t["data"], remembered_data(run.data)))
+    for (const auto& line : data_changes(t["data"], run.training_files))
       log::warn("{}: the samples consumed so far were others", line);
   agree_on_schedule(run.options, run.lr, t);
 }

@@ -4,7 +4,7 @@
 // Of emulated compute (--emulate-compute) every line, event, curve and the tool's name in the registry say so, and have no
 // numbers of training.
 // Nothing here stops a run: a record that cannot be written is a warning. Code: train/run_record.cc.
-// Tests: tests/train/run_record_test.cc.
+// Tests: tests/train/emulated_test.cc, source_loss_test.cc, tests/cli/.
 
 #include <cstdio>
 #include <filesystem>

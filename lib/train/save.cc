@@ -8,7 +8,6 @@
 #include "ckpt/store.h"
 #include "engine/checkpoint.h"
 #include "engine/save_agreement.h"
-#include "train/remembered_data.h"
 #include "train/remembered_options.h"
 
 namespace mt {
@@ -39,7 +38,7 @@ CheckpointMeta meta_of(TrainingRun& run) {
                    {"seq_length", o.batch.seq_length},
                    {"global_batch_size", o.batch.global_batch},
                    {"options", remembered_options(o)}};
-  if (run.speaks()) meta.training["data"] = remembered_data(run.data);
+  meta.training["data"] = run.training_files;
   if (run.fp8.spec().recipe == Fp8Spec::Recipe::delayed) meta.training["fp8_amax"] = run.fp8.state(run.stream);
   if (run.loss_scaler.dynamic()) meta.training["loss_scaler"] = run.loss_scaler.state();
   return meta;
@@ -103,14 +102,24 @@ void claim(const std::string& local, const std::string& save) {
                 "name another --save-local, or remove it");
 }
 
-void lock_local(TrainingRun& run, const Reader* reader) {
-  const auto& o = run.options;
+// The same of save_local: a run that goes on from --save goes on with what was on its way there.
+std::optional<std::int64_t> first_local_save(const TrainingOptions& o, const Reader* reader) {
+  return comes_from(reader, o.save_local) ? std::nullopt : first_save(o, reader);
+}
+
+// What is refused of save_local is not helped by another --save.
+template <class Ask>
+void ask_of_local(const Ask& ask) {
   try {
-    // A run that goes on from --save goes on with what was on its way there.
-    run.local_lock.emplace(o.save_local, comes_from(reader, o.save_local) ? std::nullopt : first_save(o, reader));
+    ask();
   } catch (const Error& e) {
     throw Error(e.code(), e.message(), e.where(), "name another --save-local, or remove it");
   }
+}
+
+void lock_local(TrainingRun& run, const Reader* reader) {
+  const auto& o = run.options;
+  ask_of_local([&] { run.local_lock.emplace(o.save_local, first_local_save(o, reader)); });
   claim(o.save_local, o.save);
 }
 
@@ -130,7 +139,7 @@ void lock_saves(TrainingRun& run, const Reader* reader) {
 
 void look_at_saves(const TrainingOptions& o, const Reader* reader) {
   if (!o.save.empty()) require_free(o.save, first_save(o, reader));
-  if (!o.save_local.empty() && !comes_from(reader, o.save_local)) require_free(o.save_local, first_save(o, reader));
+  if (!o.save_local.empty()) ask_of_local([&] { require_free(o.save_local, first_local_save(o, reader)); });
 }
 
 void prepare_saves(TrainingRun& run, const Reader* reader) {

@@ -17,6 +17,7 @@
 #include "registry/event_log.h"
 #include "train/pipeline_schedule.h"
 #include "train/rank_memory.h"
+#include "train/remembered_data.h"
 #include "train/resume.h"
 #include "train/save.h"
 #include "train/trace_file.h"
@@ -102,6 +103,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   const MemoryPlan plan = rank_memory(o, model, here, lane(o.batch.global_batch));
   if (!specs.empty()) require_memory(*this, here, plan);
   if (o.train_iters > 0) data = open_data(o, model.vocab_size);
+  if (speaks() && (reader || !o.save.empty())) training_files = remembered_data(data);
   if (speaks())
     for (const auto& notice : data.notices) log::warn("{}", notice);
   if (const auto members = data.members(); members && !o.emulated_ms)

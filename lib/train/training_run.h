@@ -61,6 +61,7 @@ struct TrainingRun {
   ModelSpec model;
   LrSchedule lr;
   RunData data;
+  Json training_files = Json::array();  // as train/remembered_data.h has them; on rank 0, where the run saves or goes on
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler loss_scaler;

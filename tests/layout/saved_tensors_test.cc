@@ -86,6 +86,8 @@ TEST(SavedTensors, BytesAreWholeLines) {
   EXPECT_EQ(saved_bytes({{"a", {3, 7}, DType::bf16, Until::backward_input}, {"b", {16}, DType::f32, Until::backward_input},
                          {"c", {17}, DType::f32, Until::backward_weight}}),
             64 + 64 + 128);
+  EXPECT_EQ(saved_bytes({{"x", {100}, DType::f32, Until::backward_weight}, {"a", {1}, DType::f32, Until::backward_weight}}), 64)
+      << "x is the unit's before it";
 }
 
 }  // namespace

@@ -24,17 +24,9 @@ TrainingOptions graph_options(const TempDir& dir, const std::string& family = "l
 }
 
 void expect_same_run(const TrainingOptions& without, int ranks, const TempDir& dir) {
-  auto a = without, b = without;
-  a.save = dir / "without";
-  b.save = dir / "with";
-  b.cuda_graph_impl = "local";
-  const Curve want = test::run_tiny(a, ranks), got = test::run_tiny(b, ranks);
-  ASSERT_EQ(want.loss.size(), static_cast<std::size_t>(a.train_iters));
-  EXPECT_EQ(got.loss, want.loss);
-  EXPECT_EQ(fmt::format("{}", fmt::join(got.grad_norm, " ")), fmt::format("{}", fmt::join(want.grad_norm, " "))) << "or nan";
-  test::expect_same(dir / "without/iter_0000003", dir / "with/iter_0000003");
-  std::filesystem::remove_all(a.save);
-  std::filesystem::remove_all(b.save);
+  auto with = without;
+  with.cuda_graph_impl = "local";
+  test::expect_same_run(without, with, ranks, dir);
 }
 
 TEST(OnTheDeviceGraphs, ChangeNoBit) {

@@ -22,17 +22,9 @@ TrainingOptions host_options(const TempDir& dir, const std::string& family = "ll
 }
 
 void expect_same_run(const TrainingOptions& without, int layers, int ranks, const TempDir& dir) {
-  auto a = without, b = without;
-  a.save = dir / "without";
-  b.save = dir / "with";
-  b.host_layers = layers;
-  const Curve want = test::run_tiny(a, ranks), got = test::run_tiny(b, ranks);
-  ASSERT_EQ(want.loss.size(), static_cast<std::size_t>(a.train_iters));
-  EXPECT_EQ(got.loss, want.loss);
-  EXPECT_EQ(got.grad_norm, want.grad_norm);
-  test::expect_same(dir / "without/iter_0000001", dir / "with/iter_0000001");
-  std::filesystem::remove_all(a.save);
-  std::filesystem::remove_all(b.save);
+  auto with = without;
+  with.host_layers = layers;
+  test::expect_same_run(without, with, ranks, dir);
 }
 
 TEST(OnTheDeviceOffload, SavedTensorsOnTheHostChangeNoBit) {

@@ -22,20 +22,6 @@ TrainingOptions offload_options(const TempDir& dir, const std::string& family = 
   return o;
 }
 
-void expect_same_run(const TrainingOptions& without, const TrainingOptions& with, int ranks, const TempDir& dir) {
-  auto a = without, b = with;
-  a.save = dir / "without";
-  b.save = dir / "with";
-  const Curve want = test::run_tiny(a, ranks), got = test::run_tiny(b, ranks);
-  ASSERT_EQ(want.loss.size(), static_cast<std::size_t>(a.train_iters));
-  EXPECT_EQ(got.loss, want.loss);
-  EXPECT_EQ(got.grad_norm, want.grad_norm);
-  const std::string last = fmt::format("iter_{:07}", a.train_iters);
-  test::expect_same(dir / "without" / last, dir / "with" / last);
-  std::filesystem::remove_all(a.save);
-  std::filesystem::remove_all(b.save);
-}
-
 TEST(OnTheDeviceOffload, TheUpdateIsTheSameToTheBitAtEveryStageOfZero) {
   const TempDir dir;
   constexpr const char* kStrategies[] = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
@@ -50,7 +36,7 @@ TEST(OnTheDeviceOffload, TheUpdateIsTheSameToTheBitAtEveryStageOfZero) {
     with.optimizer_names.offload_fraction = stage % 2 == 0 ? 1 : 0.4;
     with.optimizer_names.pin_cpu_params = stage != 2;
     with.optimizer_names.pin_cpu_grads = stage != 3;
-    expect_same_run(o, with, stage == 0 ? 1 : 2, dir);
+    test::expect_same_run(o, with, stage == 0 ? 1 : 2, dir);
   }
 }
 
@@ -74,7 +60,7 @@ TEST(OnTheDeviceOffload, EveryRuleAndDtypeIsTheSameToTheBit) {
     auto with = o;
     with.optimizer_names.cpu_offload = true;
     with.optimizer_names.offload_fraction = kind == "sgd" ? 0.5 : 1;
-    expect_same_run(o, with, 1, dir);
+    test::expect_same_run(o, with, 1, dir);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Every tensor of two checkpoints, weights and optimizer state, bit for bit.
+// Two runs, or two checkpoints with every tensor of weights and optimizer state, bit for bit.
 
 #include <filesystem>
 
@@ -7,6 +7,7 @@
 
 #include "ckpt/diff.h"
 #include "ckpt/reader.h"
+#include "train/tiny_run.h"
 
 namespace mt::test {
 
@@ -17,6 +18,20 @@ inline void expect_same(const std::filesystem::path& a, const std::filesystem::p
     return ++compared > 0;
   });
   EXPECT_GT(compared, 30);
+}
+
+// Losses, norms (NaN equals NaN) and the last checkpoint of two runs, which save into `dir`.
+inline void expect_same_run(TrainingOptions without, TrainingOptions with, int ranks, const TempDir& dir) {
+  without.save = dir / "without";
+  with.save = dir / "with";
+  const Curve want = run_tiny(without, ranks), got = run_tiny(with, ranks);
+  ASSERT_EQ(want.loss.size(), static_cast<std::size_t>(without.train_iters));
+  EXPECT_EQ(got.loss, want.loss);
+  EXPECT_EQ(fmt::format("{}", fmt::join(got.grad_norm, " ")), fmt::format("{}", fmt::join(want.grad_norm, " ")));
+  const std::string last = fmt::format("iter_{:07}", without.train_iters);
+  expect_same(dir / "without" / last, dir / "with" / last);
+  fs::remove_all(without.save);
+  fs::remove_all(with.save);
 }
 
 }  // namespace mt::test
