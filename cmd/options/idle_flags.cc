@@ -45,6 +45,8 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
        "with --device cpu, where everything is in host memory"},
       {o.device == "cpu", {"cuda-graph-impl"}, "with --device cpu"},
       {o.cuda_graph_impl == "none", {"cuda-graph-warmup-steps"}, "without --cuda-graph-impl"},
+      {!o.tp_comm_overlap, {"no-tp-comm-overlap-ag", "no-tp-comm-overlap-rs", "tp-comm-overlap-rs-dgrad",
+                            "no-tp-comm-bulk-dgrad", "no-tp-comm-bulk-wgrad"}, "without --tp-comm-overlap"},
       {!o.fp16, {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}, "without --fp16"},
       {o.fp16 && o.loss_scale.fixed, {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"},
        "beside --loss-scale"},

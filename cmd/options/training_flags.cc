@@ -98,6 +98,13 @@ void add_parallel(OptionTable& t, TrainingOptions& o) {
   t.add("overlap-grad-reduce", o.overlap.grad_reduce, "", "sum gradients over dp while the backward runs");
   t.add("overlap-param-gather", o.overlap.param_gather, "",
         "gather new weights over dp while the next forward runs (with use-distributed-optimizer)");
+  t.add("tp-comm-overlap", o.tp_comm_overlap, "", "with sequence-parallel: messages of tensor parallelism beside its products");
+  t.add_off("no-tp-comm-overlap-ag", o.tp_overlap.gather, "tp-comm-overlap: products that wait for the whole of their gather");
+  t.add_off("no-tp-comm-overlap-rs", o.tp_overlap.sum, "tp-comm-overlap: sums that wait for the whole of their product");
+  t.add("tp-comm-overlap-rs-dgrad", o.tp_overlap.sum_dgrad, "", "tp-comm-overlap: sums of input gradients in pieces as well");
+  t.add_off("no-tp-comm-bulk-dgrad", o.tp_overlap.bulk_dgrad,
+            "tp-comm-overlap: gathers for weight gradients after the input gradients' products");
+  t.add_off("no-tp-comm-bulk-wgrad", o.tp_overlap.bulk_wgrad, "tp-comm-overlap: sums of input gradients before weight gradients");
   t.add("rank-order", p.order, "ORDER", "which axis varies fastest over ranks, leftmost first");
 }
 

@@ -23,12 +23,17 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
            parts.groups.placement.spec.vpp);
   for (const Model* m : chunks_) asked_.emplace_back(m->layers().size(), false);
   find_host_rows();
+  for (const Model* m : chunks_) {
+    auto& tables = whole_backwards_.emplace_back();
+    for (const SubLayer& layer : m->layers()) tables.push_back(whole_backward(layer, parts.tp_overlap));
+  }
   if (parts.graph_warmup > 0) graphs_.emplace(parts.graph_warmup);
 }
 
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
   return Ctx{parts_.stream, parts_.groups, parts_.params, scratch_, tokens, parts_.seed, mode,
-             nullptr,       {},            {},            parts_.fp8, mode == Mode::train, parts_.gemm_mode};
+             nullptr,       {},            {},            parts_.fp8, mode == Mode::train, parts_.gemm_mode,
+             parts_.tp_overlap};
 }
 
 // Residual stream of this rank's share of the tokens.
@@ -202,8 +207,7 @@ void Executor::backward_layers(const Step& step, Slot& slot, bool last) {
     flow.dx = i == 0 && slot.dx ? slot.dx : gradients_[turn].view();
     const int row = host_row(step.chunk, i);
     if (row >= 0) on_host_->await(parts_.stream, static_cast<std::size_t>(row));
-    run(layer.backward_input, ctx, flow);
-    run(layer.backward_weight, ctx, flow);
+    run(whole_backwards_[static_cast<std::size_t>(step.chunk)][i], ctx, flow);
     if (row >= 0) on_host_->done(parts_.stream, step.chunk, slot.place, static_cast<std::size_t>(row));
     done(step.chunk, i);
     if (!graphs_) parts_.params.end_backward(parts_.stream, parts_.groups, layer.unit, last);

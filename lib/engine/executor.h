@@ -43,6 +43,7 @@ struct ExecutorParts {
                         // recompute, no split backward
   int graph_warmup = 0;  // above 0: forwards and backwards that ran so often become graphs; needs an accelerator, tp 1,
                          // ZeRO below 2, shapes that stay, nothing recomputed, whole backwards, nothing on the host
+  TpOverlap tp_overlap = {};  // messages of tensor parallelism beside products
 };
 
 class Executor {
@@ -169,6 +170,7 @@ class Executor {
   std::vector<std::vector<int>> host_rows_;  // by chunk and layer
   std::unique_ptr<HostActivations> on_host_;
   std::optional<StepGraphs> graphs_;
+  std::vector<std::vector<std::vector<Segment>>> whole_backwards_;  // by chunk and layer
   Tensor graph_loss_;
   ArenaPool slot_arenas_, kept_arenas_, again_arenas_;
   std::vector<std::unique_ptr<Slot>> slots_;  // by place in slot_arenas_

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "nn/head_norm.h"
 #include "nn/norm.h"
-#include "nn/parallel_linear.h"
+#include "nn/overlapped_linear.h"
 #include "nn/residual.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
@@ -94,7 +94,7 @@ void attend_cached(Ctx& ctx, const Attention& a, const Qkv& qkv, View out, View 
 View member(const Flow& flow, int i) { return flow.saved->members[static_cast<std::size_t>(i)]; }
 
 void project_qkv(Ctx& ctx, const Attention& a, Flow& f) {
-  linear(ctx, a.qkv_product, f.full, member(f, a.qkv));
+  linear_of_gathered(ctx, f, a.qkv_product, f.full, member(f, a.qkv));
   head_norm_forward(ctx, a.head_norm, a.spec, member(f, a.qkv), *f.saved);
   turn(ctx, a, split(ctx, a, member(f, a.qkv)), false);
 }
@@ -113,15 +113,12 @@ void attend(Ctx& ctx, const Attention& a, Flow& f) {
                                         .shape = shape_of(ctx, a)});
 }
 
-void project_out(Ctx& ctx, const Attention& a, Flow& f) {
-  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {member(f, a.context).dim(0), f.x.dim(1)});
-  linear(ctx, a.proj_product, member(f, a.context), f.partial);
-}
+void project_out(Ctx& ctx, const Attention& a, Flow& f) { linear_to_sum(ctx, f, a.proj_product, member(f, a.context)); }
 
 void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
   const View fused = member(f, a.qkv), context = member(f, a.context);
   const View dcontext = allocate(ctx.scratch, context.dtype, context.shape);
-  linear_backward_input(ctx, a.proj_product, f.dz_full, dcontext);
+  linear_backward_input_of_gathered(ctx, f, a.proj_product, f.dz_full, dcontext);
   f.dinner = allocate(*f.kept, fused.dtype, fused.shape);
   const Qkv qkv = split(ctx, a, fused), d = split(ctx, a, f.dinner);
   const std::int64_t h = qkv.q.dim(1), dim = a.spec.head_dim;
@@ -137,8 +134,6 @@ void core_backward(Ctx& ctx, const Attention& a, Flow& f) {
                                        .shape = shape_of(ctx, a)});
   turn(ctx, a, d, true);
   head_norm_backward(ctx, a.head_norm, a.spec, f.dinner, *f.saved);
-  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fused.dim(0), f.dy.dim(1)});
-  linear_backward_input(ctx, a.qkv_product, f.dinner, f.partial);
 }
 
 }  // namespace
@@ -152,6 +147,7 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
   s.weight_units = {unit};
   s.saved = saved.tensors;
   s.again = saved.again;
+  s.fp8 = row.fp8;
   const auto p = [&](const char* name) { return require_param(params, s.name + name); };
   Attention a{make_norm(params, s, row.norm, prefix + "input_layernorm"),
               row.attention,
@@ -168,29 +164,31 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
   using K = Segment::Kind;
   s.forward = {
       {K::compute, "norm", [a](Ctx& c, Flow& f) { norm_forward(c, a.norm, *f.saved); }},
-      {K::start, "gather", [a](Ctx& c, Flow& f) { start_gather(c, f, member(f, a.norm.normed), f.full); }},
-      {K::await, "gather", await_exchange},
+      {K::start, "gather",
+       [a](Ctx& c, Flow& f) { start_gather_for(c, f, a.qkv_product, member(f, a.norm.normed), f.full); }},
+      {K::await, "gather", await_gather},
       {K::compute, "qkv", [a](Ctx& c, Flow& f) { project_qkv(c, a, f); }},
       {K::compute, "attention", [a](Ctx& c, Flow& f) { attend(c, a, f); }},
       {K::compute, "proj", [a](Ctx& c, Flow& f) { project_out(c, a, f); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
-      {K::await, "sum", await_exchange},
+      {K::await, "sum", await_sum},
       {K::compute, "residual", [a](Ctx& c, Flow& f) { residual_forward(c, a.residual, f); }},
   };
   s.backward_input = {
       {K::compute, "residual", [a](Ctx& c, Flow& f) { residual_backward(c, a.residual, f); }},
-      {K::start, "gather", [](Ctx& c, Flow& f) { start_gather_kept(c, f, f.dz, f.dz_full); }},
-      {K::await, "gather", await_exchange},
+      {K::start, "gather", [a](Ctx& c, Flow& f) { start_gather_kept_for(c, f, a.proj_product, f.dz, f.dz_full); }},
+      {K::await, "gather", await_gather},
       {K::compute, "attention", [a](Ctx& c, Flow& f) { core_backward(c, a, f); }},
+      {K::compute, "qkv", [a](Ctx& c, Flow& f) { linear_backward_input_to_sum(c, f, a.qkv_product, f.dinner); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
-      {K::await, "sum", await_exchange},
+      {K::await, "sum", await_sum},
       {K::compute, "norm", [a](Ctx& c, Flow& f) { norm_backward(c, a.norm, *f.saved, f.partial, f.dy, f.dx); }},
   };
   s.backward_weight = {
       {K::start, "gather", [a](Ctx& c, Flow& f) { start_gather(c, f, member(f, a.norm.normed), f.full); }},
       {K::compute, "proj",
        [a](Ctx& c, Flow& f) { linear_backward_weight(c, a.proj_product, f.dz_full, member(f, a.context)); }},
-      {K::await, "gather", await_exchange},
+      {K::await, "gather", await_gather},
       {K::compute, "qkv",
        [a](Ctx& c, Flow& f) { linear_backward_weight(c, a.qkv_product, f.dinner, f.full); }},
   };

@@ -9,6 +9,7 @@
 #include "comm/groups.h"
 #include "device/buffer.h"
 #include "nn/fp8_state.h"
+#include "nn/tp_overlap.h"
 #include "ops/gemm.h"
 #include "params/parameter_store.h"
 #include "tensor/view.h"
@@ -54,6 +55,7 @@ struct Ctx {
   Fp8State* fp8 = nullptr;   // given where rows have fp8 products
   bool records = false;      // the first forward and the backward of training: magnitudes are noted
   ops::GemmMode gemm_mode = {};
+  TpOverlap tp_overlap = {};
 };
 
 // The rows of a per-token view that this rank keeps when the sequence is sharded over tp, all of them otherwise.

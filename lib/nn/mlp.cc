@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "nn/norm.h"
-#include "nn/parallel_linear.h"
+#include "nn/overlapped_linear.h"
 #include "nn/residual.h"
 #include "ops/activation.h"
 #include "tensor/tensor.h"
@@ -36,7 +36,7 @@ View member(const Flow& flow, int i) { return flow.saved->members[static_cast<st
 
 View bias_of(const Ctx& ctx, int bias) { return bias >= 0 ? ctx.params.weight(bias) : View(); }
 
-void project_in(Ctx& ctx, const Ffn& n, Flow& f) { linear(ctx, n.fc1_product, f.full, member(f, n.fc1)); }
+void project_in(Ctx& ctx, const Ffn& n, Flow& f) { linear_of_gathered(ctx, f, n.fc1_product, f.full, member(f, n.fc1)); }
 
 void activate(Ctx& ctx, const Ffn& n, Flow& f) {
   ops::activation_forward(ctx.stream, {.x = member(f, n.fc1),
@@ -46,15 +46,12 @@ void activate(Ctx& ctx, const Ffn& n, Flow& f) {
                                        .gated = n.gated});
 }
 
-void project_out(Ctx& ctx, const Ffn& n, Flow& f) {
-  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {member(f, n.activated).dim(0), f.x.dim(1)});
-  linear(ctx, n.fc2_product, member(f, n.activated), f.partial);
-}
+void project_out(Ctx& ctx, const Ffn& n, Flow& f) { linear_to_sum(ctx, f, n.fc2_product, member(f, n.activated)); }
 
 void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
   const View fc1 = member(f, n.fc1), activated = member(f, n.activated);
   const View dactivated = allocate(ctx.scratch, activated.dtype, activated.shape);
-  linear_backward_input(ctx, n.fc2_product, f.dz_full, dactivated);
+  linear_backward_input_of_gathered(ctx, f, n.fc2_product, f.dz_full, dactivated);
   f.dinner = allocate(*f.kept, fc1.dtype, fc1.shape);
   ops::activation_backward(ctx.stream, {.x = fc1,
                                         .bias = bias_of(ctx, n.fc1_bias),
@@ -63,8 +60,6 @@ void core_backward(Ctx& ctx, const Ffn& n, Flow& f) {
                                         .dbias = n.fc1_bias >= 0 ? ctx.params.grad(n.fc1_bias) : View(),
                                         .kind = n.activation,
                                         .gated = n.gated});
-  f.partial = allocate(ctx.scratch, ctx.params.compute_dtype(), {fc1.dim(0), f.dy.dim(1)});
-  linear_backward_input(ctx, n.fc1_product, f.dinner, f.partial);
 }
 
 }  // namespace
@@ -77,6 +72,7 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, const Saved
   s.weight_units = {unit};
   s.saved = saved.tensors;
   s.again = saved.again;
+  s.fp8 = row.fp8;
   const auto p = [&](const char* name) { return require_param(params, s.name + name); };
   const bool bias = row.ffn.bias;
   Ffn n{make_norm(params, s, row.norm, prefix + "pre_mlp_layernorm"),
@@ -91,29 +87,31 @@ SubLayer mlp(const ParameterStore& params, const Row& row, int unit, const Saved
   using K = Segment::Kind;
   s.forward = {
       {K::compute, "norm", [n](Ctx& c, Flow& f) { norm_forward(c, n.norm, *f.saved); }},
-      {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather(c, f, member(f, n.norm.normed), f.full); }},
-      {K::await, "gather", await_exchange},
+      {K::start, "gather",
+       [n](Ctx& c, Flow& f) { start_gather_for(c, f, n.fc1_product, member(f, n.norm.normed), f.full); }},
+      {K::await, "gather", await_gather},
       {K::compute, "fc1", [n](Ctx& c, Flow& f) { project_in(c, n, f); }},
       {K::compute, "activation", [n](Ctx& c, Flow& f) { activate(c, n, f); }},
       {K::compute, "fc2", [n](Ctx& c, Flow& f) { project_out(c, n, f); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
-      {K::await, "sum", await_exchange},
+      {K::await, "sum", await_sum},
       {K::compute, "residual", [n](Ctx& c, Flow& f) { residual_forward(c, n.residual, f); }},
   };
   s.backward_input = {
       {K::compute, "residual", [n](Ctx& c, Flow& f) { residual_backward(c, n.residual, f); }},
-      {K::start, "gather", [](Ctx& c, Flow& f) { start_gather_kept(c, f, f.dz, f.dz_full); }},
-      {K::await, "gather", await_exchange},
+      {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather_kept_for(c, f, n.fc2_product, f.dz, f.dz_full); }},
+      {K::await, "gather", await_gather},
       {K::compute, "mlp", [n](Ctx& c, Flow& f) { core_backward(c, n, f); }},
+      {K::compute, "fc1", [n](Ctx& c, Flow& f) { linear_backward_input_to_sum(c, f, n.fc1_product, f.dinner); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
-      {K::await, "sum", await_exchange},
+      {K::await, "sum", await_sum},
       {K::compute, "norm", [n](Ctx& c, Flow& f) { norm_backward(c, n.norm, *f.saved, f.partial, f.dy, f.dx); }},
   };
   s.backward_weight = {
       {K::start, "gather", [n](Ctx& c, Flow& f) { start_gather(c, f, member(f, n.norm.normed), f.full); }},
       {K::compute, "fc2",
        [n](Ctx& c, Flow& f) { linear_backward_weight(c, n.fc2_product, f.dz_full, member(f, n.activated)); }},
-      {K::await, "gather", await_exchange},
+      {K::await, "gather", await_gather},
       {K::compute, "fc1", [n](Ctx& c, Flow& f) { linear_backward_weight(c, n.fc1_product, f.dinner, f.full); }},
   };
   take_recompute(s, "fc1", "activation");

@@ -8,31 +8,46 @@
 
 namespace mt {
 
+bool is_sharded(const Ctx& ctx) {
+  return ctx.groups.placement.spec.sequence_parallel && ctx.groups.tp->size() > 1;
+}
+
+void start_gather(Ctx& ctx, Flow& flow, View shard, View& full) {
+  full = shard;
+  if (!is_sharded(ctx)) return;
+  full = allocate(ctx.scratch, shard.dtype, {shard.dim(0) * ctx.groups.tp->size(), shard.dim(1)});
+  flow.gathering.push_back(ctx.groups.tp->all_gather(ctx.stream, shard, full));
+}
+
+void start_sum(Ctx& ctx, Flow& flow, View partial, View& sum) {
+  if (!flow.summing.empty()) {
+    sum = flow.sum;
+    return;
+  }
+  sum = partial;
+  if (ctx.groups.tp->size() == 1) return;
+  if (!is_sharded(ctx)) {
+    flow.summing.push_back(ctx.groups.tp->all_reduce(ctx.stream, partial, Reduce::sum));
+    return;
+  }
+  sum = allocate(ctx.scratch, partial.dtype, {partial.dim(0) / ctx.groups.tp->size(), partial.dim(1)});
+  flow.summing.push_back(ctx.groups.tp->reduce_scatter(ctx.stream, partial, sum, Reduce::sum));
+}
+
 namespace {
 
-bool sharded(const Ctx& ctx) {
-  return ctx.groups.placement.spec.sequence_parallel && ctx.groups.tp->size() > 1;
+void await(Ctx& ctx, std::vector<Handle>& handles) {
+  for (Handle& h : handles) h.wait(ctx.stream);
+  handles.clear();
 }
 
 }  // namespace
 
-void start_gather(Ctx& ctx, Flow& flow, View shard, View& full) {
-  full = shard;
-  if (!sharded(ctx)) return;
-  full = allocate(ctx.scratch, shard.dtype, {shard.dim(0) * ctx.groups.tp->size(), shard.dim(1)});
-  flow.pending = ctx.groups.tp->all_gather(ctx.stream, shard, full);
+void await_gather(Ctx& ctx, Flow& flow) {
+  if (!flow.gathers_in_pieces) await(ctx, flow.gathering);
 }
 
-void start_sum(Ctx& ctx, Flow& flow, View partial, View& sum) {
-  sum = partial;
-  if (ctx.groups.tp->size() == 1) return;
-  if (!sharded(ctx)) {
-    flow.pending = ctx.groups.tp->all_reduce(ctx.stream, partial, Reduce::sum);
-    return;
-  }
-  sum = allocate(ctx.scratch, partial.dtype, {partial.dim(0) / ctx.groups.tp->size(), partial.dim(1)});
-  flow.pending = ctx.groups.tp->reduce_scatter(ctx.stream, partial, sum, Reduce::sum);
-}
+void await_sum(Ctx& ctx, Flow& flow) { await(ctx, flow.summing); }
 
 void await_exchange(Ctx& ctx, Flow& flow) {
   flow.pending.wait(ctx.stream);

@@ -12,12 +12,19 @@
 namespace mt {
 
 // Start: all tokens of a sharded view into `full` (the view itself when nothing is sharded). Await with
-// await_exchange.   cost  bytes sent per rank: (tp−1)/tp of the full view, with sequence parallelism; else none
+// await_gather.   cost  bytes sent per rank: (tp−1)/tp of the full view, with sequence parallelism; else none
 void start_gather(Ctx& ctx, Flow& flow, View shard, View& full);
-// Start: the sum over tp of `partial` [T, n] into `sum`: [Ts, n] with sequence parallelism, else `partial` itself.
+// A gather in pieces (nn/overlapped_linear.h) is left to the product it is for.
+void await_gather(Ctx& ctx, Flow& flow);
+// Start: the sum over tp of `partial` [T, n] into `sum`: [Ts, n] with sequence parallelism, else `partial` itself. One that was
+// started with its product (nn/overlapped_linear.h) goes on.
 //   cost  bytes sent per rank: (tp−1)/tp of partial with sequence parallelism, twice that without
 void start_sum(Ctx& ctx, Flow& flow, View partial, View& sum);
+void await_sum(Ctx& ctx, Flow& flow);
+// What is in flow.pending.
 void await_exchange(Ctx& ctx, Flow& flow);
+// Whether tokens are sharded: sequence parallelism over more than one rank.
+bool is_sharded(const Ctx& ctx);
 
 // A product with a parameter, in the compute dtype or with operands rounded to fp8.
 struct Product {

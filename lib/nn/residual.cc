@@ -43,9 +43,9 @@ void residual_backward(Ctx& ctx, const Residual& r, Flow& f) {
 void start_gather_kept(Ctx& ctx, Flow& f, View shard, View& full) {
   full = shard;
   auto& tp = *ctx.groups.tp;
-  if (!ctx.groups.placement.spec.sequence_parallel || tp.size() == 1) return;
+  if (!is_sharded(ctx)) return;
   full = allocate(*f.kept, shard.dtype, {shard.dim(0) * tp.size(), shard.dim(1)});
-  f.pending = tp.all_gather(ctx.stream, shard, full);
+  f.gathering.push_back(tp.all_gather(ctx.stream, shard, full));
 }
 
 }  // namespace mt

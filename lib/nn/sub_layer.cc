@@ -1,5 +1,7 @@
 #include "nn/sub_layer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "tensor/tensor.h"
 
@@ -43,6 +45,20 @@ void take_recompute(SubLayer& layer, std::string_view inner, std::string_view mi
         (name == middle && layer.again.middle))
       layer.recompute.push_back(s);
   }
+}
+
+std::vector<Segment> whole_backward(const SubLayer& layer, const TpOverlap& overlap) {
+  using K = Segment::Kind;
+  std::vector<Segment> out = layer.backward_input, weight = layer.backward_weight;
+  const auto is = [](const Segment& s, K kind, std::string_view name) { return s.kind == kind && name == s.name; };
+  auto sum = std::find_if(out.begin(), out.end(), [&](const Segment& s) { return is(s, K::start, "sum"); });
+  const bool summed = sum != out.end() && sum != out.begin();
+  if (summed && overlap.bulk_dgrad && !layer.fp8 && !weight.empty() && is(weight.front(), K::start, "gather")) {
+    sum = out.insert(sum - 1, weight.front()) + 2;
+    weight.erase(weight.begin());
+  }
+  out.insert(summed && overlap.bulk_wgrad ? sum + 1 : out.end(), weight.begin(), weight.end());
+  return out;
 }
 
 void run(std::span<const Segment> segments, Ctx& ctx, Flow& flow) {

@@ -8,7 +8,8 @@
 // buffer's dtype (f32, or bf16: params/parameter_store.h). One weight-gradient product per micro-batch, micro-batches ascending.
 //
 // A segment computes, starts a collective, or awaits one, so that an engine may interleave the segments of two
-// micro-batches. Saved state has two regions (layout/saved_tensors.h): dead after backward_input, or kept. What
+// micro-batches, or of both gradients (whole_backward). One that computes may start or await pieces of a collective
+// (nn/overlapped_linear.h). Saved state has two regions (layout/saved_tensors.h): dead after backward_input, or kept. What
 // backward_input makes for backward_weight (dqkv, …) is allocated from Flow::kept, which the caller keeps until
 // backward_weight ran, together with dy.
 //
@@ -41,8 +42,10 @@ struct Flow {
   Arena* kept = nullptr;  // lives until backward_weight ran
 
   // Between segments; set and read by the sub-layer alone.
-  View full, partial, dz, dz_full, dinner, statistics;
+  View full, partial, sum, dz, dz_full, dinner, statistics;
   Handle pending;
+  std::vector<Handle> gathering, summing;  // of nn/parallel_linear.h: a message each, or the pieces of one
+  bool gathers_in_pieces = false;          // its product awaits them
 };
 
 struct Segment {
@@ -60,6 +63,7 @@ struct SubLayer {
   RowRecompute again;
   std::vector<Segment> forward, backward_input, backward_weight;
   std::vector<Segment> recompute;  // empty when nothing is made again
+  bool fp8 = false;                // operands of its products are rounded
 
   // Member of `saved` by name; −1 when there is none.
   int member(std::string_view which) const;
@@ -73,6 +77,12 @@ struct SavedTable {
 
 // Fill `recompute` of a row from segments of its forward, by what is made again: "norm"; "gather" and `inner`; `middle`.
 void take_recompute(SubLayer& layer, std::string_view inner, std::string_view middle);
+
+// backward_input and backward_weight as one table: the second after the first, or, by `overlap`, the gather that
+// backward_weight starts with before the last product of backward_input (bulk_dgrad), and all of backward_weight between the
+// start and the await of backward_input's sum (bulk_wgrad). The same segments, so the same bits; no more memory, as scratch of the
+// one stays beside the other's in any case. With fp8 the gather keeps its place: rounded operands would lie beside it.
+std::vector<Segment> whole_backward(const SubLayer& layer, const TpOverlap& overlap);
 
 // Allocate a unit's saved tensors for its forward: those made `again` in `passing`, the others in `kept`. The member "x"
 // is not allocated: it is the given view.

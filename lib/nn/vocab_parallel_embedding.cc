@@ -84,13 +84,13 @@ SubLayer vocab_parallel_embedding(const ParameterStore& params, const ModelSpec&
   s.forward = {
       {K::compute, "lookup", [e](Ctx& c, Flow& f) { look_up(c, e, f); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
-      {K::await, "sum", await_exchange},
+      {K::await, "sum", await_sum},
       {K::compute, "positions", [e](Ctx& c, Flow& f) { finish(c, e, f); }},
   };
   s.backward_input = {
       {K::compute, "dropout", [e](Ctx& c, Flow& f) { undo_dropout(c, e, f); }},
       {K::start, "gather", [](Ctx& c, Flow& f) { start_gather_kept(c, f, f.dz, f.dz_full); }},
-      {K::await, "gather", await_exchange},
+      {K::await, "gather", await_gather},
   };
   s.backward_weight = {{K::compute, "scatter", [e](Ctx& c, Flow& f) { add_gradients(c, e, f); }}};
   return s;

@@ -1,7 +1,7 @@
 #include "nn/vocab_parallel_loss.h"
 
 #include "nn/norm.h"
-#include "nn/parallel_linear.h"
+#include "nn/overlapped_linear.h"
 #include "nn/residual.h"
 #include "ops/cross_entropy.h"
 #include "tensor/tensor.h"
@@ -20,7 +20,7 @@ struct Head {
 View member(const Flow& flow, int i) { return flow.saved->members[static_cast<std::size_t>(i)]; }
 
 void compute_logits(Ctx& ctx, const Head& h, Flow& f) {
-  linear(ctx, h.product, f.full, member(f, h.logits));
+  linear_of_gathered(ctx, f, h.product, f.full, member(f, h.logits));
   if (ctx.mode == Mode::generate) ctx.last_logits = member(f, h.logits);
 }
 
@@ -88,8 +88,9 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
   using K = Segment::Kind;
   s.forward = {
       {K::compute, "norm", [h](Ctx& c, Flow& f) { norm_forward(c, h.norm, *f.saved); }},
-      {K::start, "gather", [h](Ctx& c, Flow& f) { start_gather(c, f, member(f, h.norm.normed), f.full); }},
-      {K::await, "gather", await_exchange},
+      {K::start, "gather",
+       [h](Ctx& c, Flow& f) { start_gather_for(c, f, h.product, member(f, h.norm.normed), f.full); }},
+      {K::await, "gather", await_gather},
       {K::compute, "logits", [h](Ctx& c, Flow& f) { compute_logits(c, h, f); }},
       {K::start, "max", [h](Ctx& c, Flow& f) { local_max(c, h, f); }},
       {K::await, "max", await_exchange},
@@ -99,18 +100,14 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
   };
   s.backward_input = {
       {K::compute, "logits",
-       [h](Ctx& c, Flow& f) {
-         const View dlogits = member(f, h.logits);
-         f.partial = allocate(c.scratch, c.params.compute_dtype(), {dlogits.dim(0), f.x.dim(1)});
-         linear_backward_input(c, h.product, dlogits, f.partial);
-       }},
+       [h](Ctx& c, Flow& f) { linear_backward_input_to_sum(c, f, h.product, member(f, h.logits)); }},
       {K::start, "sum", [](Ctx& c, Flow& f) { start_sum(c, f, f.partial, f.partial); }},
-      {K::await, "sum", await_exchange},
+      {K::await, "sum", await_sum},
       {K::compute, "norm", [h](Ctx& c, Flow& f) { norm_backward(c, h.norm, *f.saved, f.partial, View(), f.dx); }},
   };
   s.backward_weight = {
       {K::start, "gather", [h](Ctx& c, Flow& f) { start_gather(c, f, member(f, h.norm.normed), f.full); }},
-      {K::await, "gather", await_exchange},
+      {K::await, "gather", await_gather},
       {K::compute, "logits",
        [h](Ctx& c, Flow& f) { linear_backward_weight(c, h.product, member(f, h.logits), f.full); }},
   };

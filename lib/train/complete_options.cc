@@ -18,6 +18,7 @@
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_length.h"
+#include "train/tp_overlap_options.h"
 #include "train/trainer.h"
 
 namespace mt {
@@ -296,6 +297,7 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   p.recompute = recompute_spec_of(o, problems);
   complete_host_layers(o, problems);
   complete_graphs(o, problems);
+  complete_tp_overlap(o, problems);
   add_fp8_problems(o, model, problems);
   complete_optimizer(o, problems);
   // As Megatron asks; weights that arrive late need a step whose gradients are under way too.

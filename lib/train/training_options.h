@@ -14,6 +14,7 @@
 #include "tokenizer/tokenizer.h"
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
+#include "nn/tp_overlap.h"
 #include "ops/gemm.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
@@ -134,6 +135,8 @@ struct TrainingOptions {
   bool use_distributed_optimizer = false, use_megatron_fsdp = false;
   std::string sharding_strategy;  // no_shard, optim, optim_grads, optim_grads_params; empty: by the two above
   Overlap overlap;
+  bool tp_comm_overlap = false;
+  TpOverlap tp_overlap = {.gather = true, .sum = true, .bulk_dgrad = true, .bulk_wgrad = true};  // completed: of the run
   std::string schedule;  // empty: 1f1b, interleaved with virtual stages
   std::string device = "cpu";
   std::string cuda_f32_precision = "f32";

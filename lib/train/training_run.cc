@@ -157,7 +157,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& p
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
                     buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr, o.gemm_mode,
-                    o.emulated_ms ? &*o.emulated_ms : nullptr, o.host_layers, o.graph_warmup},
+                    o.emulated_ms ? &*o.emulated_ms : nullptr, o.host_layers, o.graph_warmup, o.tp_overlap},
       models, o.batch, device);
 }
 

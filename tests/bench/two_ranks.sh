@@ -11,8 +11,9 @@
 #   zero1        dp 2, ZeRO 1                               dp 2
 #   overlap      dp 2, ZeRO 1, both overlaps                dp 2
 #   zero3        dp 2, ZeRO 3                               dp 2
+#   tp-overlap   tp 2, --tp-comm-overlap                    tp 2, with sequence parallelism both
 #   tp, pp, dp   tp 2 with sequence parallelism, pp 2, dp 2 one rank, two threads
-# Rows but gpt2-pp are of a GPT of 6 layers and width 512, bf16, micro-batches of 4 x 256 tokens: 16 (tp, pp), 8 a rank (dp,
+# Rows but gpt2-pp are of a GPT of 6 layers and width 512, bf16, micro-batches of 4 x 256 tokens: 16 (tp, tp-overlap, pp), 8 a rank (dp,
 # ZeRO), 4 (zb). Pipelines of it split 4/2: the output layer weighs about two layers.
 #
 # A row says: tokens/s of both, the ratio's median and quartiles over pairs, the ratio wanted and the one no run can pass,
@@ -28,7 +29,7 @@ export PATH="$1:$PATH"
 mpiexec="$2"
 pairs="${3:-10}"
 shift $(($# < 3 ? $# : 3))
-[ $# -gt 0 ] || set -- gpt2-pp zb zb-emulated zero1 overlap zero3 tp pp dp
+[ $# -gt 0 ] || set -- gpt2-pp zb zb-emulated zero1 overlap zero3 tp-overlap tp pp dp
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -59,6 +60,7 @@ sixteen=("${small[@]}" --global-batch-size 64) four=("${small[@]}" --global-batc
 two=("$mpiexec" -n 2)
 pp=(--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers)
 emulated=(--emulate-compute 25)
+tp=(--tensor-model-parallel-size 2 --sequence-parallel)
 zero1=(--use-distributed-optimizer)
 
 pair() { # ROW; one run of it and one of what it is held against
@@ -73,7 +75,8 @@ pair() { # ROW; one run of it and one of what it is held against
         run b 1 "${two[@]}" -- "${sixteen[@]}" ;;
     zero3) run a 1 "${two[@]}" -- "${sixteen[@]}" --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params
         run b 1 "${two[@]}" -- "${sixteen[@]}" ;;
-    tp) run a 1 "${two[@]}" -- "${sixteen[@]}" --tensor-model-parallel-size 2 --sequence-parallel; run b 2 env -- "${sixteen[@]}" ;;
+    tp-overlap) run a 1 "${two[@]}" -- "${sixteen[@]}" "${tp[@]}" --tp-comm-overlap; run b 1 "${two[@]}" -- "${sixteen[@]}" "${tp[@]}" ;;
+    tp) run a 1 "${two[@]}" -- "${sixteen[@]}" "${tp[@]}"; run b 2 env -- "${sixteen[@]}" ;;
     pp) run a 1 "${two[@]}" -- "${sixteen[@]}" "${pp[@]}" 4; run b 2 env -- "${sixteen[@]}" ;;
     dp) run a 1 "${two[@]}" -- "${sixteen[@]}"; run b 2 env -- "${sixteen[@]}" ;;
     *) echo "no row $1" >&2; exit 2 ;;

@@ -26,7 +26,8 @@ train 1 one-initial --micro-batch-size 2 --train-iters 0 --save one-initial
 steps one.jsonl > one.steps
 [ "$(wc -l < one.steps)" -eq 20 ]
 
-for layout in "2 1 2 --sequence-parallel" "4 1 4 --sequence-parallel" "4 1 2" "1 2 1" "1 4 4" "2 2 2 --sequence-parallel" "2 2 1"; do
+for layout in "2 1 2 --sequence-parallel" "4 1 4 --sequence-parallel" "4 1 2" "1 2 1" "1 4 4" "2 2 2 --sequence-parallel" "2 2 1" \
+  "4 1 2 --sequence-parallel --tp-comm-overlap"; do
   read -r tp dp micro sp <<< "$layout"
   name="tp$tp-dp$dp-mb$micro${sp:+-sp}"
   train "$((tp * dp))" "$name" --micro-batch-size "$micro" --tensor-model-parallel-size "$tp" $sp --metrics-file "$name.jsonl"

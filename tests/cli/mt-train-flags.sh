@@ -55,6 +55,12 @@ expect 0 "--cuda-gemm-autotune does nothing beside --deterministic-mode" mt-trai
   --cuda-gemm-autotune 4 --deterministic-mode
 expect 0 "--cuda-f32-precision does nothing without --device cuda" mt-train --dry-run "${tiny[@]}" --cuda-f32-precision tf32
 expect 2 "tf31" mt-train --dry-run "${tiny[@]}" --cuda-f32-precision tf31
+expect 3 "tp-comm-overlap without sequence-parallel, whose messages it is about; try --sequence-parallel" \
+  mt-train --dry-run "${tiny[@]}" --tensor-model-parallel-size 2 --tp-comm-overlap
+expect 0 "--tp-comm-overlap without tensor parallelism does nothing" mt-train --dry-run "${tiny[@]}" --tp-comm-overlap
+expect 0 "--no-tp-comm-bulk-wgrad does nothing without --tp-comm-overlap" mt-train --dry-run "${tiny[@]}" --no-tp-comm-bulk-wgrad
+expect 0 "--tp-comm-overlap-cfg cfg.yaml: gathers are cut in a piece a rank" mt-train --dry-run "${tiny[@]}" --tensor-model-parallel-size 2 \
+  --sequence-parallel --tp-comm-overlap --tp-comm-overlap-cfg cfg.yaml
 expect 0 "--optimizer-offload-fraction does nothing without" mt-train --dry-run "${tiny[@]}" --optimizer-offload-fraction 0.5
 
 # Beside a GPU: 16 bytes a parameter become 12 on the host and 4 on the device; saved tensors go likewise.

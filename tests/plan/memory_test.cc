@@ -51,20 +51,24 @@ TEST_P(Plan, ArenasOfAStepHoldWhatWasPlanned) {
     test::RankParams r(world, model, parallel, c.dtype);
     const BatchSpec shape{16, 2, 4 * c.dp};
     const Model net(model, shape, r.groups, r.store, 0, {});
-    Executor executor(ExecutorParts{r.stream, r.groups, r.store, 1}, net, shape, {});
+    ExecutorParts parts{r.stream, r.groups, r.store, 1};
+    Executor plain(parts, net, shape, {});
+    parts.tp_overlap = {true, true, true, true, true};  // takes no more
+    Executor overlapped(parts, net, shape, {});
     HostBatch b;
     b.cu_seqlens = {0, 16, 32};
     for (int t = 0; t < 32; ++t) {
       b.ids.push_back(t), b.labels.push_back(t + 1), b.mask.push_back(1), b.ordinals.push_back(t / 16);
       b.positions.push_back(t % 16);
     }
-    for (const auto& [lane, in_flight] : {std::pair{one_f_one_b(1, 2).lanes[0], 1}, {gpipe(1, 2).lanes[0], 2}}) {
-      (void)executor.run_lane(lane, {b, b}, 1.0, {});
-      const MemoryPlan plan = plan_memory(model, parallel, shape, r.groups.coordinate, c.dtype, in_flight);
-      const auto used = executor.memory();
-      EXPECT_EQ(static_cast<std::int64_t>(used.slots), plan.slots * plan.slot_bytes) << in_flight << " in flight";
-      EXPECT_EQ(static_cast<std::int64_t>(used.scratch), plan.scratch_bytes);
-    }
+    for (const auto& [lane, in_flight] : {std::pair{one_f_one_b(1, 2).lanes[0], 1}, {gpipe(1, 2).lanes[0], 2}})
+      for (Executor* executor : {&plain, &overlapped}) {
+        (void)executor->run_lane(lane, {b, b}, 1.0, {});
+        const MemoryPlan plan = plan_memory(model, parallel, shape, r.groups.coordinate, c.dtype, in_flight);
+        const auto used = executor->memory();
+        EXPECT_EQ(static_cast<std::int64_t>(used.slots), plan.slots * plan.slot_bytes) << in_flight << " in flight";
+        EXPECT_EQ(static_cast<std::int64_t>(used.scratch), plan.scratch_bytes);
+      }
   });
 }
 
