@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "comm/world.h"
 #include "device/buffer.h"
+#include "device/message_stream.h"
 
 namespace mt::comm {
 
@@ -16,7 +17,7 @@ namespace {
 // Pinned memory of one rank, taken and given back.
 class Pool {
  public:
-  explicit Pool(Device device) : device_(device), own_(device) {}
+  explicit Pool(Device device) : device_(device), own_(message_stream(device)) {}
 
   struct Slot {
     Buffer buffer;

@@ -32,7 +32,8 @@ struct DeviceBackend {
   std::byte* (*acquire_pinned)(std::size_t bytes);
   void (*give_back_pinned)(std::byte* data, std::size_t bytes);
 
-  void* (*make_stream)(int device);
+  // goes_first: its work is started before that of streams which do not, where both could start.
+  void* (*make_stream)(int device, bool goes_first);
   void (*destroy_stream)(int device, void* stream);
   void (*synchronize_stream)(int device, void* stream);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/backend.h"
+#include "device/message_stream.h"
 
 namespace mt {
 
@@ -48,11 +49,15 @@ bool Event::done() const {
   return !queue_ || queue_->done >= ordinal_;
 }
 
+namespace {
+thread_local bool goes_first = false;  // of the stream this thread makes
+}
+
 Stream::Stream(Device device, int threads, Mode mode)
     : device_(device), threads_(threads < 1 ? 1 : threads), mode_(mode) {
   if (device.kind != DeviceKind::cpu) {
     backend_ = &cuda_backend();
-    native_ = backend_->make_stream(device.index);
+    native_ = backend_->make_stream(device.index, goes_first);
     mode_ = Mode::immediate;
   }
   if (mode_ == Mode::deferred) queue_ = std::make_shared<Event::Queue>();
@@ -68,6 +73,14 @@ Stream::~Stream() {
   } catch (const Error&) {  // the device is lost: who waits for a result is told
   }
   backend_->destroy_stream(device_.index, native_);
+}
+
+Stream message_stream(Device device) {
+  struct First {
+    First() { goes_first = true; }
+    ~First() { goes_first = false; }
+  } const first;
+  return Stream(device);
 }
 
 void Stream::synchronize() {

@@ -2,7 +2,7 @@
 // Stands for the toolkit's cuda_runtime.h when .cu files are compiled by the host's compiler: as much of it as they use.
 //
 // The calls have C++ linkage, so they never meet those of a real runtime in the same program.
-// Code: streams.cc, memory.cc; device code in device_code.h. Tests: self_test/.
+// Code: streams.cc, graphs.cc, devices.cc, memory.cc; device code in device_code.h. Tests: self_test/.
 
 #include <cstddef>
 
@@ -19,6 +19,9 @@ enum cudaError_t {
   cudaErrorNotReady = 600,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907,
 };
 using cudaStream_t = mt::emulation::Queue*;
 using cudaEvent_t = mt::emulation::Moment*;
@@ -76,14 +79,19 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaM
 cudaError_t cudaMemsetAsync(void* dst, int value, std::size_t bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+// Stricter than the real runtime, which takes the nearest there is: a priority beyond the range is refused.
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream,
                                   mt::emulation::Place place = mt::emulation::Place::current());
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0,
                                 mt::emulation::Place place = mt::emulation::Place::current());
-// Between them what is queued on the stream is noted. Stricter than the real runtime: whatever of this thread waits,
-// takes or gives back memory, or copies from ordinary memory meanwhile breaks the capture.
+// Between them what is queued on the stream is noted, and on streams that wait for an event of one that is noted; these
+// must be waited for before the end. Stricter than the real runtime: whatever of this thread waits, takes or gives back
+// memory, or copies from ordinary memory meanwhile breaks the capture. A launch runs each stream's part as late as it may.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long flags);

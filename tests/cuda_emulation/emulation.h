@@ -7,13 +7,15 @@
 // that could run goes first.
 // Found, with one line and an abort: barriers and warp exchanges that not everybody reaches, accesses beyond the end of
 // an allocation or of shared memory, to memory given back, to another device's memory, and the host's to device memory.
-// Code: block.cc, streams.cc, memory.cc. Tests: self_test/.
+// Code: block.cc, streams.cc, graphs.cc, devices.cc, memory.cc. Tests: self_test/.
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 struct uint3 {
@@ -102,6 +104,8 @@ class Together {
   virtual bool advance() = 0;
   // Nobody needs it any more, whatever other streams do.
   virtual bool given_up() const { return false; }
+  // Noted for a graph: the same work once more, of a launch.
+  virtual std::shared_ptr<Together> again() = 0;
 
   std::shared_ptr<Queue> stream;  // and where it stands in it, once it is queued
   std::uint64_t before = 0;
@@ -114,6 +118,10 @@ void with_devices_open(std::initializer_list<const Together*> works, const char*
 // Alone on the emulated machine; whoever waits looks again afterwards.
 void on_machine(const std::function<void()>& body);
 int device_of(Queue* stream);
+bool is_captured(Queue* stream);  // what is queued there is noted for a graph
+
+// Calls of this thread that wait on the host, or may in a real runtime, since it last asked, by name.
+std::map<std::string, int> take_host_waits();
 
 // 0, or the cudaError_t of a launch that hardware would refuse.
 int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t shared_bytes, std::function<void()> body,

@@ -2,12 +2,15 @@
 #include "nccl.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/dtype.h"
@@ -28,7 +31,7 @@ struct Task {
   ncclDataType_t type;
   ncclRedOp_t op;
   int root_or_peer;
-  bool done = false;
+  bool in_graph = false, done = false;
   std::uint64_t number = 0;  // among the collectives, or the messages of this pair
 };
 
@@ -109,7 +112,8 @@ struct ncclComm {
   int rank = 0, device = 0;
   bool aborted = false, destroyed = false;
   ncclResult_t error = ncclSuccess;
-  std::uint64_t launches = 0, collectives = 0;
+  std::uint64_t calls = 0, launches = 0, finished = 0, collectives = 0;
+  std::atomic<int> graphs{0};  // operations that live in graphs
   std::map<int, std::uint64_t> sent, received;
   std::shared_ptr<Launch> pending;
   cudaStream_t pending_on = nullptr;
@@ -120,16 +124,26 @@ namespace {
 
 // What one call, or one group of calls, does on one communicator.
 struct Launch final : mt::emulation::Together, std::enable_shared_from_this<Launch> {
-  ncclComm* comm;
+  ncclComm* comm = nullptr;
   std::vector<Task> tasks;
   bool reached = false;  // everything before it in its stream is done
   bool stuck = false;
+  bool noted = false;    // for a graph: it is never carried out itself
+  std::uint64_t order = 0;  // among those of its communicator
+
+  Launch() = default;
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  ~Launch() override {
+    if (noted) --comm->graphs;
+  }
+  std::shared_ptr<mt::emulation::Together> again() override;
 
   bool advance() override {
     reached = true;
     for (Task& t : tasks)
       if (!comm->aborted && !stuck && !t.done) move(t);
-    return comm->aborted || std::all_of(tasks.begin(), tasks.end(), [](const Task& t) { return t.done; });
+    return comm->aborted || is_done();
   }
 
   bool given_up() const override { return comm->aborted; }
@@ -157,9 +171,19 @@ struct Launch final : mt::emulation::Together, std::enable_shared_from_this<Laun
     }
     for (const Part& p : parts)
       if (p.launch->comm->aborted) return;
+    for (const Part& p : parts)
+      if (p.launch->order != p.launch->comm->finished)
+        stop_with("%s%s runs before what was called on its communicator first", kKindNames[static_cast<int>(t.kind)]);
     carry_out(parts);
-    for (const Part& p : parts) p.task->done = true;
+    for (const Part& p : parts) {
+      p.task->done = true;
+      if (p.launch->is_done()) ++p.launch->comm->finished;
+    }
     forget(t);
+  }
+
+  bool is_done() const {
+    return std::all_of(tasks.begin(), tasks.end(), [](const Task& t) { return t.done; });
   }
 
   void check(const Task& mine, const Task& theirs) const {
@@ -170,6 +194,8 @@ struct Launch final : mt::emulation::Together, std::enable_shared_from_this<Laun
     if (mine.count * size_of(mine.type) != theirs.count * size_of(theirs.type) || mine.type != theirs.type)
       stop_with("ranks call %s%s with %ld and %ld elements, or of different types", kKindNames[static_cast<int>(mine.kind)],
                 "", static_cast<long>(mine.count), static_cast<long>(theirs.count));
+    if (mine.in_graph != theirs.in_graph)
+      stop_with("ranks call %s%s, some inside a graph and some not", kKindNames[static_cast<int>(mine.kind)]);
     if (!message && (mine.op != theirs.op || mine.root_or_peer != theirs.root_or_peer))
       stop_with("ranks call %s%s with different reductions or roots", kKindNames[static_cast<int>(mine.kind)]);
   }
@@ -263,7 +289,7 @@ void enter(const std::shared_ptr<Launch>& launch) {
     launch->stuck = true;
     c.error = ncclRemoteError;
   }
-  ++c.launches;
+  launch->order = c.launches++;
   for (Task& t : launch->tasks) {
     if (t.kind == Kind::send) {
       t.number = c.sent[t.root_or_peer]++;
@@ -280,18 +306,34 @@ void enter(const std::shared_ptr<Launch>& launch) {
   }
 }
 
+std::shared_ptr<mt::emulation::Together> Launch::again() {
+  if (comm->destroyed) stop("a graph is launched whose NCCL communicator is gone");
+  const auto launch = std::make_shared<Launch>();
+  launch->comm = comm;
+  launch->tasks = tasks;
+  for (Task& t : launch->tasks) t.in_graph = true;
+  enter(launch);
+  return launch;
+}
+
+void enter_and_queue(const std::shared_ptr<Launch>& launch, cudaStream_t stream) {
+  launch->noted = mt::emulation::is_captured(stream);
+  if (launch->noted) ++launch->comm->graphs;
+  else enter(launch);
+  mt::emulation::queue_together(stream, launch, mt::emulation::Place::current());
+}
+
 ncclResult_t start(ncclComm* comm, cudaStream_t stream, std::vector<Task> tasks) {
   const auto launch = std::make_shared<Launch>();
   launch->comm = comm;
   launch->tasks = std::move(tasks);
-  if (comm->launches % 4 == 0) {
+  if (comm->calls++ % 4 == 0) {
     comm->pending = launch;
     comm->pending_on = stream;
     comm->asked = 0;
     return ncclInProgress;
   }
-  enter(launch);
-  mt::emulation::queue_together(stream, launch, mt::emulation::Place::current());
+  enter_and_queue(launch, stream);
   return ncclSuccess;
 }
 
@@ -359,6 +401,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->graphs > 0) stop("a NCCL communicator is destroyed that a graph knows: it would wait for the graph's end");
   mt::emulation::on_machine([&] { comm->destroyed = true; });  // kept: others may still look at it
   return ncclSuccess;
 }
@@ -367,6 +410,11 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->aborted = true;
     comm->pending = nullptr;
   });
+  // As the real one, which has told the device by now.
+  for (int ms = 0; comm->graphs > 0; ++ms) {
+    if (ms > 30000) stop("ncclCommAbort waits for the end of a graph that stays");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
@@ -377,8 +425,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     *error = ncclInProgress;
     if (++comm->asked < 2) return;
     const auto launch = std::exchange(comm->pending, nullptr);
-    enter(launch);
-    mt::emulation::queue_together(comm->pending_on, launch, mt::emulation::Place::current());
+    enter_and_queue(launch, comm->pending_on);
     *error = comm->error;
   });
   return ncclSuccess;

@@ -6,6 +6,9 @@
 // nobody should count on either. Communicators are non-blocking alone: the first operation of each, and every fourth, is in
 // progress until it was asked about twice. Ranks that call different operations or counts, host memory, another device's stream, or a
 // call beside one in progress: one line and an abort.
+// Inside a graph an operation is noted, and carried out with every launch, if all ranks have it in one. A communicator that
+// a graph knows may not be destroyed, and its abort waits for the graph's end, as in NCCL. Stricter than NCCL: operations
+// of a communicator run in the order they were called, so a wait stands between a graph and what is beside it.
 // MT_EMULATION_NCCL_ERROR="R:N": operation N (from 0) of each communicator of world rank R's device is never carried out
 // and ncclCommGetAsyncError says ncclRemoteError from then on.
 // Code: nccl.cc. Tests: tests/comm/nccl_test.cc, self_test/nccl_test.cc.

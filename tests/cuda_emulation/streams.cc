@@ -1,124 +1,27 @@
 // Streams that run as late as they may, events, copies, and the rest of the runtime's calls.
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "cuda_runtime.h"
+#include "queues.h"
 
 namespace mt::emulation {
 
-// An entry is work, or a point of another stream to get to first, or work together with other streams.
-struct Entry {
-  std::function<void()> work;
-  const char* what = nullptr;
-  Place place;
-  std::shared_ptr<Queue> other;
-  std::uint64_t until = 0;
-  std::shared_ptr<Together> together;
-  bool busy = false;  // somebody moves it on right now
-};
-
-struct Captured {
-  std::vector<Entry> entries;
-};
-struct Launchable {
-  std::vector<Entry> entries;
-};
-
-struct Queue : std::enable_shared_from_this<Queue> {
-  int device = 0;
-  std::unique_ptr<Captured> capture;  // null: work is queued
-  bool broken = false;                // something happened that may not be noted
-  std::deque<Entry> entries;
-  std::uint64_t pushed = 0, done = 0;
-  double clock_ms = 0;  // what its work was said to take
-};
-
-struct Moment {
-  std::shared_ptr<Queue> stream;
-  std::uint64_t ordinal = 0;
-  int asked = 0;  // how often a query was told "not yet"
-  std::shared_ptr<double> ms;  // of an event that takes the time: its stream's clock
-};
-
 namespace {
 
-// One emulated machine: whoever runs work holds it, and lets go of it only while work waits for other threads of the host.
-class Machine {
- public:
-  void lock() {
-    std::unique_lock held(mutex_);
-    if (owner_ == std::this_thread::get_id()) {
-      ++depth_;
-      return;
-    }
-    take(held, 1);
-  }
-  void unlock() {
-    const std::lock_guard held(mutex_);
-    if (--depth_ == 0) let_go();
-  }
-  // Other threads may do anything meanwhile.
-  void wait_for_news() {
-    std::unique_lock held(mutex_);
-    const int depth = depth_;
-    depth_ = 0;
-    let_go();
-    news_.wait_for(held, std::chrono::milliseconds(2));
-    take(held, depth);
-  }
-  void tell_news() { news_.notify_all(); }
-
- private:
-  void take(std::unique_lock<std::mutex>& held, int depth) {
-    free_.wait(held, [this] { return depth_ == 0; });
-    owner_ = std::this_thread::get_id();
-    depth_ = depth;
-  }
-  void let_go() {
-    owner_ = {};
-    free_.notify_one();
-  }
-  std::mutex mutex_;
-  std::condition_variable free_, news_;
-  std::thread::id owner_;
-  int depth_ = 0;
-};
-
-struct Streams {
-  Machine mutex;
-  std::vector<std::shared_ptr<Queue>> all;
-};
-Streams& streams() {
-  static auto& s = *new Streams;
-  return s;
-}
-using Lock = std::lock_guard<Machine>;
-
-thread_local int current_device = 0;
 thread_local bool works = false;  // has queued something: one that only watches moves nothing on
-thread_local cudaError_t last_error = cudaSuccess;
-cudaError_t say(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
-  return error;
-}
 
 thread_local const char* running_what = nullptr;
 thread_local constinit int running_line = 0;
 thread_local const char* running_file = nullptr;
 
 thread_local Queue* running_queue = nullptr;
-
-void run_until(Queue& q, std::uint64_t ordinal);
 
 // What this thread moves other streams on for.
 thread_local std::vector<const Together*> wanting;
@@ -186,6 +89,8 @@ void run_some() {
   for (std::uint64_t n = 1 + draw() % 4; n > 0 && could_run(*q); --n) run_front(*q);
 }
 
+}  // namespace
+
 void run_until(Queue& q, std::uint64_t ordinal) {
   if (q.done >= ordinal) return;
   const auto kept = q.shared_from_this();  // its owner may go while this thread waits
@@ -197,22 +102,20 @@ void run_until(Queue& q, std::uint64_t ordinal) {
   close_device(q.device);
 }
 
-thread_local Queue* capturing = nullptr;  // the stream whose work this thread notes
-
-cudaError_t break_capture() {
-  capturing->broken = true;
-  return say(cudaErrorStreamCaptureUnsupported);
-}
-
 void push(Queue& q, Entry entry) {
   works = true;
-  if (q.capture) {
-    q.capture->entries.push_back(std::move(entry));
-    return;
-  }
+  if (q.capture) return note(q, {0, std::move(entry)});
   q.entries.push_back(std::move(entry));
   ++q.pushed;
   run_some();
+}
+
+namespace {
+
+void synchronize_device() {
+  const auto all = streams().all;
+  for (const auto& q : all)
+    if (q->device == current_device()) run_until(*q, q->pushed);
 }
 
 // Opens the devices that a copy reads or writes beside the stream's own.
@@ -233,6 +136,18 @@ struct Opened {
 };
 
 }  // namespace
+
+Streams& streams() {
+  static auto& s = *new Streams;
+  return s;
+}
+
+std::shared_ptr<Queue> make_queue(int device) {
+  auto q = std::make_shared<Queue>();
+  q->device = device;
+  streams().all.push_back(q);
+  return q;
+}
 
 void pass_time(double ms) {
   if (running_queue != nullptr) running_queue->clock_ms += ms;
@@ -311,6 +226,12 @@ void on_machine(const std::function<void()>& body) {
 
 int device_of(Queue* stream) { return stream->device; }
 
+namespace {
+thread_local std::map<std::string, int> host_waits;
+}
+void waits(const char* call) { ++host_waits[call]; }
+std::map<std::string, int> take_host_waits() { return std::exchange(host_waits, {}); }
+
 int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t shared_bytes, std::function<void()> body,
                  Place place) {
   if (!stream) return say(cudaErrorInvalidResourceHandle);
@@ -324,126 +245,41 @@ int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t share
 
 using namespace mt::emulation;
 
-// ---- devices --------------------------------------------------------------------------------------------------------
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = device_count();
-  return *count == 0 ? say(cudaErrorNoDevice) : cudaSuccess;
-}
-cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
-  current_device = device;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = current_device;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
-  *properties = {};
-  std::strcpy(properties->name, "emulated device");
-  properties->totalGlobalMem = device_bytes();
-  properties->sharedMemPerBlockOptin = kMaxSharedBytes;
-  properties->multiProcessorCount = 4;
-  const char* said = std::getenv("MT_EMULATION_CAPABILITY");
-  const int capability = said && *said ? std::atoi(said) : 90;
-  properties->major = capability / 10;
-  properties->minor = capability % 10;
-  properties->warpSize = 32;
-  properties->maxThreadsPerBlock = 1024;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp p;
-  if (const cudaError_t error = cudaGetDeviceProperties(&p, device)) return error;
-  switch (attribute) {
-    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(p.sharedMemPerBlockOptin); break;
-    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-  }
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
-  std::snprintf(text, static_cast<std::size_t>(bytes), "emulated:%d", device);
-  return cudaSuccess;
-}
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
-  *attributes = {};
-  attributes->type = cudaMemoryTypeUnregistered;
-  attributes->device = -1;
-  if (is_device_memory(data, &attributes->device)) attributes->type = cudaMemoryTypeDevice;
-  else if (is_emulated_memory(data)) attributes->type = cudaMemoryTypeHost;
-  return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = device_bytes_free(current_device);
-  *total = device_bytes();
-  return cudaSuccess;
-}
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess: return "cudaSuccess";
-    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
-    case cudaErrorNoDevice: return "cudaErrorNoDevice";
-    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
-    case cudaErrorNotReady: return "cudaErrorNotReady";
-    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
-  }
-  return "?";
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorInvalidValue: return "invalid argument";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
-    case cudaErrorNoDevice: return "no emulated device is visible";
-    case cudaErrorInvalidDevice: return "invalid device ordinal";
-    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
-    case cudaErrorNotReady: return "device not ready";
-    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
-  }
-  return "?";
-}
-
 // ---- memory ---------------------------------------------------------------------------------------------------------
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  if (capturing) return break_capture();
+  waits("cudaMalloc");
+  if (capturing()) return break_capture();
   const Lock lock(streams().mutex);
-  *data = allocate(current_device, bytes);
+  *data = allocate(current_device(), bytes);
   return *data ? cudaSuccess : say(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
-  if (capturing) return break_capture();
+  waits("cudaFree");
+  if (capturing()) return break_capture();
   const Lock lock(streams().mutex);
-  cudaDeviceSynchronize();  // as the real one
-  return release(current_device, data) ? cudaSuccess : say(cudaErrorInvalidValue);
+  synchronize_device();  // as the real one
+  return release(current_device(), data) ? cudaSuccess : say(cudaErrorInvalidValue);
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
-  if (capturing) return break_capture();
+  waits("cudaHostAlloc");
+  if (capturing()) return break_capture();
   const Lock lock(streams().mutex);
   *data = allocate(-1, bytes);
   return *data ? cudaSuccess : say(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* data) {
   if (data == nullptr) return cudaSuccess;
-  if (capturing) return break_capture();
+  waits("cudaFreeHost");
+  if (capturing()) return break_capture();
   const Lock lock(streams().mutex);
   return release(-1, data) ? cudaSuccess : say(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (!stream) return say(cudaErrorInvalidResourceHandle);
-  if (stream == capturing && !(is_emulated_memory(src) && is_emulated_memory(dst))) return break_capture();
+  const bool pinned = is_emulated_memory(src) && is_emulated_memory(dst);
+  if (!pinned) waits("cudaMemcpyAsync of ordinary memory");
+  if (stream->capture && !pinned) return break_capture(stream);
   if (!is_emulated_memory(src) && is_emulated_memory(dst)) {  // as the real one: ordinary memory is free at return
     const auto* from = static_cast<const std::byte*>(src);
     queue(stream, [=, kept = std::vector<std::byte>(from, from + bytes)] {
@@ -465,11 +301,27 @@ cudaError_t cudaMemsetAsync(void* dst, int value, std::size_t bytes, cudaStream_
 }
 
 // ---- streams and events ---------------------------------------------------------------------------------------------
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+namespace {
+constexpr int kLeast = 0, kGreatest = -5;  // of priorities
+}  // namespace
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = kLeast;
+  *greatest = kGreatest;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  if (priority > kLeast || priority < kGreatest) return say(cudaErrorInvalidValue);
   const Lock lock(streams().mutex);
-  streams().all.push_back(std::make_shared<Queue>());
-  *stream = streams().all.back().get();
-  (*stream)->device = current_device;
+  *stream = make_queue(current_device()).get();
+  (*stream)->priority = priority;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, kLeast);
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = stream->priority;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -480,70 +332,31 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream, mt::emulation::Place place) {
   if (mt::emulation::left_out(place)) return cudaSuccess;
+  waits("cudaStreamSynchronize");
   const Lock lock(streams().mutex);
-  if (capturing) return break_capture();
+  if (capturing()) return break_capture();
   run_until(*stream, stream->pushed);
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(streams().mutex);
-  if (stream->capture) {
-    stream->broken = true;
-    return say(cudaErrorStreamCaptureUnsupported);
-  }
+  if (stream->capture) return break_capture(stream);
   return stream->done == stream->pushed ? cudaSuccess : say(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned, mt::emulation::Place place) {
   if (mt::emulation::left_out(place)) return cudaSuccess;
   const Lock lock(streams().mutex);
-  if (stream->capture) return break_capture();
+  if (event->capture) return note_wait(*stream, *event);
+  if (stream->capture) return break_capture(stream, cudaErrorStreamCaptureIsolation);
   if (event->stream && event->stream->done < event->ordinal)
     push(*stream, {nullptr, nullptr, {}, event->stream, event->ordinal});
   return cudaSuccess;
 }
-// ---- graphs ---------------------------------------------------------------------------------------------------------
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  const Lock lock(streams().mutex);
-  if (capturing || stream->capture) return say(cudaErrorStreamCaptureUnsupported);
-  stream->capture = std::make_unique<Captured>();
-  stream->broken = false;
-  capturing = stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const Lock lock(streams().mutex);
-  *graph = nullptr;
-  if (stream != capturing) return say(cudaErrorInvalidValue);
-  capturing = nullptr;
-  const auto captured = std::move(stream->capture);
-  if (stream->broken) return say(cudaErrorStreamCaptureInvalidated);
-  *graph = new Captured(std::move(*captured));
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
-  *ready = new Launchable{graph->entries};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  const Lock lock(streams().mutex);
-  if (capturing) return break_capture();
-  for (const Entry& e : graph->entries) push(*stream, e);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-
 cudaError_t cudaDeviceSynchronize() {
+  waits("cudaDeviceSynchronize");
   const Lock lock(streams().mutex);
-  const auto all = streams().all;
-  for (const auto& q : all)
-    if (q->device == current_device) run_until(*q, q->pushed);
+  if (capturing()) return break_capture();
+  synchronize_device();
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -558,13 +371,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(streams().mutex);
-  if (stream->capture) {
-    stream->broken = true;
-    return say(cudaErrorStreamCaptureUnsupported);
-  }
   const std::shared_ptr<double> ms = event->ms;
+  if (stream->capture) {
+    if (ms) return break_capture(stream);
+    note_event(*stream, *event);
+    return cudaSuccess;
+  }
   if (ms) push(*stream, {[ms, stream] { *ms = stream->clock_ms; }, "event", {}, nullptr, 0});
-  *event = {stream->shared_from_this(), stream->pushed, 0, ms};
+  *event = {stream->shared_from_this(), stream->pushed, 0, ms, nullptr, 0, {}};
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
@@ -578,13 +392,19 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event, mt::emulation::Place place) {
   if (mt::emulation::left_out(place)) return cudaSuccess;
+  waits("cudaEventSynchronize");
   const Lock lock(streams().mutex);
-  if (capturing) return break_capture();
+  if (capturing()) return break_capture();
+  if (event->capture) return say(cudaErrorCapturedEvent);
   if (event->stream) run_until(*event->stream, event->ordinal);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(streams().mutex);
+  if (event->capture) {
+    event->capture->broken = true;
+    return say(cudaErrorCapturedEvent);
+  }
   if (!event->stream || event->stream->done >= event->ordinal) return cudaSuccess;
   // Somebody who only asks must get there too.
   if (works && ++event->asked % 4 == 0) {

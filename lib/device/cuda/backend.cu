@@ -98,11 +98,14 @@ void release_pinned(std::byte* data, std::size_t bytes) {
   quietly([&] { cuda::give_back_pinned(data, bytes); });
 }
 
-void* make_stream(int device) {
+void* make_stream(int device, bool goes_first) {
   need(device);
   use_device(device);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", device);
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate", device);
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, goes_first ? greatest : least), "cudaStreamCreate",
+        device);
   memory_cache(device).add_stream(stream);
   return stream;
 }

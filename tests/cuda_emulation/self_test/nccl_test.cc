@@ -1,11 +1,14 @@
 // The emulated NCCL: late, together, and with words for what real ranks would hang on.
 #include "nccl.h"
 
+#include <atomic>
+#include <memory>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "device/cuda/runtime.h"
+#include "device/graph.h"
 #include "device/host_side.h"
 
 namespace mt::cuda {
@@ -118,6 +121,48 @@ TEST_F(EmulatedNcclDeathTest, MemoryOfTheHostAndCallsBesideOneInProgressAreMista
     two.sum(0);
     two.sum(0);
   }, "ncclAllReduce beside a call that is in progress");
+}
+
+TEST(EmulatedNccl, AnAbortWaitsForTheEndOfAGraph) {
+  TwoRanks two;
+  two.sum(0), two.sum(1);
+  two.settle();
+  auto graph = std::make_unique<Graph>(Graph::capture(two.first, [&] { two.sum(0); }));
+  std::atomic<bool> aborted = false;
+  std::thread watcher([&] {
+    ncclCommAbort(two.comms[0]);
+    aborted = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(aborted);
+  graph.reset();
+  watcher.join();
+}
+
+TEST_F(EmulatedNcclDeathTest, GraphsOfOneRankAloneAndThoseThatOutliveTheirCommunicatorAreMistakes) {
+  const auto with_a_graph = [](const std::function<void(TwoRanks&, const Graph&)>& then) {
+    TwoRanks two;
+    two.sum(0), two.sum(1);
+    two.settle();
+    const Graph graph = Graph::capture(two.first, [&] { two.sum(0); });
+    then(two, graph);
+    two.first.synchronize();
+  };
+  EXPECT_DEATH(with_a_graph([](TwoRanks& two, const Graph& graph) {
+    graph.launch(two.first);
+    two.sum(1);
+  }), "ncclAllReduce, some inside a graph and some not");
+  EXPECT_DEATH(with_a_graph([](TwoRanks& two, const Graph&) { ncclCommDestroy(two.comms[0]); }),
+               "destroyed that a graph knows");
+  EXPECT_DEATH(with_a_graph([](TwoRanks& two, const Graph& graph) {
+    Stream other({DeviceKind::cuda, 0}), theirs({DeviceKind::cuda, 1});
+    two.sum(0);
+    graph.launch(other);
+    const Graph second = Graph::capture(two.second, [&] { two.sum(1); });
+    two.sum(1);
+    second.launch(theirs);
+    other.synchronize();
+  }), "runs before what was called on its communicator first");
 }
 
 }  // namespace
