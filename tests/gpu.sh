@@ -93,9 +93,9 @@ tests_of "device, streams, memory" "$build/tests/test_device$emulated" 120
 if [ "$small" = yes ]; then tests_of "ops: some cases" "$build/tests/test_ops$emulated" 300 --gtest_filter='Fp8.*:Rotary.*'
 else tests_of "ops: all cases, and CPU's bits" "$build/tests/test_ops$emulated" 180; fi
 [ "$small" = yes ] || tests_of "messages through the host" "$build/tests/test_comm$emulated" 60 --gtest_filter='Staged.*:*/staged*'
-if [ "$small" = yes ]; then tests_of "NCCL" "$build/tests/test_comm$emulated" 120 --gtest_filter='Nccl.*:*/nccl*'
+if [ "$small" = yes ]; then tests_of "NCCL" "$build/tests/test_comm$emulated" 120 --gtest_filter='Nccl*:*/nccl*'
 elif [ "$(nvidia-smi -L | wc -l)" -lt 2 ]; then row "NCCL" "not run" "one GPU here, NCCL needs one a rank"
-else tests_of "NCCL" "$build/tests/test_comm" 120 --gtest_filter='Nccl.*:*/nccl*'; fi
+else tests_of "NCCL" "$build/tests/test_comm" 120 --gtest_filter='Nccl*:*/nccl*'; fi
 [ "$small" = yes ] || tests_of "layers against the oracles" "$build/tests/test_nn$emulated" 120
 [ "$small" = yes ] || tests_of "training: layouts, resume" "$build/tests/test_train$emulated" 180 --gtest_filter='*Device*'
 

@@ -1,14 +1,15 @@
 #pragma once
 // A communicator over accelerators by NCCL, made from any host communicator, which carries ids and agreement.
 //
-// Operations run on streams of their own. Starting one queues it behind what `stream` holds; Handle::wait(stream) makes
+// Operations run on streams of their own, which go before others (device/message_stream.h). Starting one queues it behind what `stream` holds; Handle::wait(stream) makes
 // that stream wait for an event; neither blocks the host. wait_host() and test() ask the event. Views of host memory may
 // be given too: they, and barriers, go through the host communicator, after what `stream` holds is done.
 //
 // Groups of the same rank list share one NCCL communicator and stream, which live as long as the world. Messages between
 // neighbours in the ring of a pipeline (kPipeline, kChannelPrefix) have a communicator for each channel, pair and
 // direction, made with the group, so that none waits for another. All other messages are staged through the host
-// (comm/staged.h): to meet a peer, NCCL would need both ranks to be at their first message at the same time.
+// (comm/staged.h): to meet a peer, NCCL would need both ranks to be at their first message at the same time. The trainer
+// sends none of these from device memory: a stage's neighbours, and the first and last, are neighbours in the ring.
 // Making a group connects it, with an operation of one byte, so that later ones do not wait for the host of a peer.
 //
 // Sums and the promises of comm/communicator.h:
@@ -19,6 +20,9 @@
 //                     in two layouts then differ as their summation orders do: within promise 1's bounds in f32
 //   max over f32      always by that kernel, as NCCL does not promise that a NaN wins; max and sums of integers are NCCL's
 // One call moves at most max_chunk_bytes to a peer; counts are 64-bit.
+//
+// Collectives may lie inside graphs of the device (comm/graph_operations.h), if all ranks have them there: one watched
+// operation a communicator and launch, named by its first.
 //
 // Fails: a thread watches for NCCL's asynchronous errors and for operations older than timeout_s. It aborts every
 // communicator of this rank, so nothing that waits for the device hangs, and from then on every call, wait, test and

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
+#include "comm/graph_operations.h"
 #include "comm/volume.h"
 #include "comm/world.h"
 
@@ -23,10 +26,29 @@ std::vector<TrafficRow> TrafficLog::rows() const {
 
 namespace {
 
-class Recording final : public Communicator {
+using Rows = std::vector<TrafficRow>;
+
+class RecordedGraph final : public GraphOperations {
  public:
-  Recording(std::unique_ptr<Communicator> inner, TrafficLog& log)
-      : Communicator(inner->name(), inner->world_ranks()), inner_(std::move(inner)), log_(log) {}
+  RecordedGraph(std::unique_ptr<GraphOperations> inner, Rows rows, TrafficLog& log)
+      : inner_(std::move(inner)), rows_(std::move(rows)), log_(log) {}
+  void before_launch(Stream& stream) override { inner_->before_launch(stream); }
+  void after_launch(Stream& stream) override {
+    for (const auto& r : rows_) log_.add(r.group, r.operation, r.bytes_sent);
+    inner_->after_launch(stream);
+  }
+
+ private:
+  std::unique_ptr<GraphOperations> inner_;
+  const Rows rows_;
+  TrafficLog& log_;
+};
+
+class Recording final : public Communicator, public GraphCapture {
+ public:
+  //   noted  what a graph that is captured now has, of all groups
+  Recording(std::unique_ptr<Communicator> inner, TrafficLog& log, std::shared_ptr<std::optional<Rows>> noted)
+      : Communicator(inner->name(), inner->world_ranks()), inner_(std::move(inner)), log_(log), noted_(std::move(noted)) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   const CommOptions& options() const override { return inner_->options(); }
@@ -67,22 +89,35 @@ class Recording final : public Communicator {
   Handle barrier(Stream& s) override { return inner_->barrier(s); }
   void progress() override { inner_->progress(); }
   std::unique_ptr<Communicator> make_group(const std::vector<int>& ranks, const std::string& name) override {
-    return recording(inner_->make_group(ranks, name), log_);
+    return std::make_unique<Recording>(inner_->make_group(ranks, name), log_, noted_);
+  }
+
+  bool can_capture() const override { return graph_capture(*inner_) != nullptr; }
+  void begin_capture() override {
+    graph_capture(*inner_)->begin_capture();
+    noted_->emplace();
+  }
+  std::unique_ptr<GraphOperations> end_capture() override {
+    Rows rows = std::exchange(*noted_, std::nullopt).value_or(Rows());
+    return std::make_unique<RecordedGraph>(graph_capture(*inner_)->end_capture(), std::move(rows), log_);
   }
 
  private:
   std::int64_t part(const View& v) const { return parts_bytes_sent(static_cast<std::int64_t>(v.bytes()), size()); }
   void add(const char* operation, std::int64_t bytes) {
-    if (size() > 1) log_.add(name(), operation, bytes);
+    if (size() == 1) return;
+    if (*noted_) (*noted_)->push_back({name(), operation, 1, bytes});
+    else log_.add(name(), operation, bytes);
   }
   std::unique_ptr<Communicator> inner_;
   TrafficLog& log_;
+  std::shared_ptr<std::optional<Rows>> noted_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> recording(std::unique_ptr<Communicator> inner, TrafficLog& log) {
-  return std::make_unique<Recording>(std::move(inner), log);
+  return std::make_unique<Recording>(std::move(inner), log, std::make_shared<std::optional<Rows>>());
 }
 
 }  // namespace mt::comm

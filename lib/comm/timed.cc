@@ -1,5 +1,6 @@
 #include "comm/timed.h"
 #include "base/clock.h"
+#include "comm/graph_operations.h"
 
 namespace mt::comm {
 
@@ -47,7 +48,7 @@ class TimedWork final : public Handle::Work {
   std::int64_t bytes_;
 };
 
-class Timed final : public Communicator {
+class Timed final : public Communicator, public GraphCapture {
  public:
   Timed(Communicator& inner, std::unique_ptr<Communicator> owned, const StandStillSink& sink)
       : Communicator(inner.name(), inner.world_ranks()), inner_(inner), owned_(std::move(owned)), sink_(sink) {}
@@ -90,6 +91,10 @@ class Timed final : public Communicator {
     Communicator& plain = *group;
     return std::make_unique<Timed>(plain, std::move(group), sink_);
   }
+
+  bool can_capture() const override { return graph_capture(inner_) != nullptr; }
+  void begin_capture() override { graph_capture(inner_)->begin_capture(); }
+  std::unique_ptr<GraphOperations> end_capture() override { return graph_capture(inner_)->end_capture(); }
 
  private:
   template <class Start>

@@ -1,5 +1,7 @@
 #include "engine/batch.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "ops/arithmetic.h"
 #include "tensor/tensor.h"
@@ -14,31 +16,76 @@ double HostBatch::unmasked() const {
 
 namespace {
 
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+// Pinned memory that is filled piece by piece; empty on a CPU. Its end waits for nobody: device/backend.h.
+class Staging {
+ public:
+  Staging(const Stream& stream, std::size_t bytes) {
+    if (stream.native()) memory_ = Buffer(stream.device(), bytes, Memory::pinned);
+  }
+  explicit operator bool() const { return memory_.size() > 0; }
+  std::byte* take(std::size_t bytes) {
+    std::byte* at = memory_.data() + used_;
+    used_ += aligned(bytes);
+    MT_CHECK(used_ <= memory_.size(), "{} bytes of {}", used_, memory_.size());
+    return at;
+  }
+
+ private:
+  Buffer memory_;
+  std::size_t used_ = 0;
+};
+
 template <class T>
-View copy(Stream& stream, Arena& arena, const std::vector<T>& host) {
+std::size_t staged_bytes(const std::vector<T>& v) {
+  return aligned(v.size() * sizeof(T));
+}
+
+template <class T>
+View copy(Stream& stream, Arena& arena, Staging& staging, const std::vector<T>& host) {
   if (host.empty()) return {};
   const View v = allocate(arena, dtype_of<T>, {static_cast<std::int64_t>(host.size())});
-  copy_bytes(stream, v.data, host.data(), v.bytes());
+  const void* from = host.data();
+  if (staging) from = std::memcpy(staging.take(v.bytes()), from, v.bytes());
+  copy_bytes(stream, v.data, from, v.bytes());
   return v;
 }
 
 }  // namespace
 
 Tokens upload(Stream& stream, Arena& arena, const HostBatch& b, double scale, const float* on_device) {
+  Staging staging(stream, staged_bytes(b.ids) + staged_bytes(b.labels) + staged_bytes(b.mask) + staged_bytes(b.ordinals) +
+                              staged_bytes(b.positions) + staged_bytes(b.places) + staged_bytes(b.cu_seqlens));
   Tokens t;
-  t.ids = copy(stream, arena, b.ids);
-  t.labels = copy(stream, arena, b.labels);
-  t.loss_scale = copy(stream, arena, b.mask);
+  t.ids = copy(stream, arena, staging, b.ids);
+  t.labels = copy(stream, arena, staging, b.labels);
+  t.loss_scale = copy(stream, arena, staging, b.mask);
   if (t.loss_scale)
     ops::scale(stream, {.x = t.loss_scale,
                         .out = t.loss_scale,
                         .factor = static_cast<float>(scale),
                         .on_device = on_device});
-  t.ordinals = copy(stream, arena, b.ordinals);
-  t.positions = copy(stream, arena, b.positions);
-  t.places = b.places.empty() ? t.positions : copy(stream, arena, b.places);
-  t.cu_seqlens = copy(stream, arena, b.cu_seqlens);
+  t.ordinals = copy(stream, arena, staging, b.ordinals);
+  t.positions = copy(stream, arena, staging, b.positions);
+  t.places = b.places.empty() ? t.positions : copy(stream, arena, staging, b.places);
+  t.cu_seqlens = copy(stream, arena, staging, b.cu_seqlens);
   return t;
+}
+
+std::vector<std::vector<float>> read_floats(Stream& stream, const std::vector<View>& views) {
+  std::size_t bytes = 0;
+  for (const View& v : views) bytes += aligned(v.bytes());
+  Staging staging(stream, bytes);
+  std::vector<const float*> from;
+  for (const View& v : views) {
+    from.push_back(staging ? reinterpret_cast<const float*>(staging.take(v.bytes())) : v.as<float>());
+    if (staging) copy_bytes(stream, const_cast<float*>(from.back()), v.data, v.bytes());
+  }
+  stream.synchronize();
+  std::vector<std::vector<float>> out;
+  for (std::size_t i = 0; i < views.size(); ++i) out.emplace_back(from[i], from[i] + views[i].size());
+  return out;
 }
 
 }  // namespace mt

@@ -23,6 +23,10 @@ struct HostBatch {
 
 // Copy to `arena`; loss_scale = mask · scale · *on_device.
 //   needs  `batch` lives until the stream ran
+//   cost   an accelerator is given pinned memory, so the host does not wait for it
 Tokens upload(Stream& stream, Arena& arena, const HostBatch& batch, double scale, const float* on_device = nullptr);
+
+// The numbers of f32 views on the device.   cost  waits for the stream, once
+std::vector<std::vector<float>> read_floats(Stream& stream, const std::vector<View>& views);
 
 }  // namespace mt

@@ -1,5 +1,5 @@
 # The communication tests: once in process (mt_tests), and once more on every rank of MPI jobs of several sizes.
-mt_tests(comm LINK mt_comm FILTER "-Nccl.*:*/nccl*" EMULATED EMULATED_FILTER "Staged.*:*/staged*:Nccl.*:*/nccl*")
+mt_tests(comm LINK mt_comm FILTER "-Nccl*:*/nccl*" EMULATED EMULATED_FILTER "Staged.*:*/staged*:Nccl*:*/nccl*")
 if(MT_HAVE_MPI)
   target_sources(test_comm PRIVATE comm/mpi/messages_test.cc)
   target_link_libraries(test_comm PRIVATE mt_mpi_backend)

@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "comm/device_ranks.h"
 #include "comm/device_world.h"
+#include "comm/graph_operations.h"
 #include "comm/ranks.h"
+#include "device/graph.h"
 #include "tensor/tensor.h"
 
 namespace mt::test {
@@ -251,6 +253,148 @@ TEST(Nccl, ARankThatFailsEndsThoseThatWaitForTheDevice) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "broken on purpose");
   }
+}
+
+// Collectives inside a graph of the device, launched as the trainer does.
+struct Captured {
+  std::unique_ptr<comm::GraphOperations> operations;
+  Graph graph;
+  Captured(Communicator& world, Stream& s, const std::function<void()>& work) {
+    auto* capture = comm::graph_capture(world);
+    MT_CHECK(capture != nullptr, "no graphs");
+    capture->begin_capture();
+    graph = Graph::capture(s, work);
+    operations = capture->end_capture();
+  }
+  void launch(Stream& s) const {
+    operations->before_launch(s);
+    graph.launch(s);
+    operations->after_launch(s);
+  }
+};
+
+TEST(NcclGraph, EveryLaunchSendsWhatIsThereThen) {
+  for (const bool rank_order : {false, true})
+    on_nccl_ranks(3, [](Communicator& world) {
+      Stream s(rank_device(world));
+      const int r = world.rank();
+      const auto tp = world.make_group({0, 1, 2}, "tp");
+      const Tensor x(s.device(), DType::f32, {900}), y(s.device(), DType::f32, {900}), all(s.device(), DType::f32, {2700});
+      const auto work = [&] {
+        copy_bytes(s, y.view().data, x.view().data, x.bytes());
+        tp->all_reduce(s, y, Reduce::sum).wait(s);
+        tp->all_gather(s, y, all).wait(s);
+        zero_bytes(s, y.view().data, y.bytes());
+      };
+      const auto set = [&](float first) {
+        std::vector<float> values(900, first * static_cast<float>(r + 1));
+        set_elements<float>(s, x, values);
+      };
+      set(1);
+      work();
+      s.synchronize();
+      const Captured both(world, s, work);
+      const Tensor beside = numbers(s, 1, 100), more = numbers(s, 1, 3000);
+      Stream other(s.device());
+      for (const float first : {2.0f, 3.0f, 5.0f}) {
+        set(first);
+        Handle before = tp->all_reduce(s, beside, Reduce::sum);  // under way when the graph is launched
+        both.launch(s);
+        both.launch(s);
+        tp->all_reduce(other, more, Reduce::sum).wait(other);  // wants more memory than the graph's, and comes after it
+        EXPECT_GT(elements(other, more.view())[2999], 3000.0f);
+        before.wait(s);
+        const auto got = elements(s, all.view());
+        EXPECT_EQ(got[0], 6 * first);
+        EXPECT_EQ(got[2699], 6 * first);
+        EXPECT_EQ(elements(s, y.view())[3], 0.0f);
+      }
+      EXPECT_EQ(elements(s, beside.view())[0], 27.0f);
+    }, limit(60), rank_order);
+}
+
+TEST(NcclGraph, ARankThatDoesNotLaunchIsNamedWithTheOperationItIsMissedIn) {
+  on_nccl_ranks(2, [](Communicator& world) {
+    Stream s(rank_device(world));
+    const auto tp = world.make_group({0, 1}, "tp");
+    const Tensor x = numbers(s, 1, 100);
+    const auto work = [&] {
+      for (int i = 0; i < 3; ++i) tp->all_reduce(s, x, Reduce::sum).wait(s);
+    };
+    work();
+    const Captured graph(world, s, work);
+    graph.launch(s);
+    s.synchronize();
+    if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(4));
+    graph.launch(s);
+    s.synchronize();  // ended by the abort
+    const std::string error = error_of([&] { graph.launch(s); });
+    expect_says(error, {"no answer after", "from rank 1", "group tp all_reduce number 6, 400 bytes, or one of the 2 behind it",
+                        "rank 0"});
+  }, limit(2));
+}
+
+TEST(NcclGraph, ARankThatFailsEndsThoseThatWaitForItsGraph) {
+  if (const auto why = why_no_nccl(3); !why.empty()) GTEST_SKIP() << why;
+  try {
+    on_nccl_ranks(3, [](Communicator& world) {
+      Stream s(rank_device(world));
+      const auto tp = world.make_group({0, 1, 2}, "tp"), dp = world.make_group({0, 1, 2}, "dp"),
+                 some = world.rank() < 2 ? world.make_group({0, 1}, "some") : nullptr;
+      const Tensor x = numbers(s, 1, 100);
+      tp->all_reduce(s, x, Reduce::sum).wait(s);
+      const Captured graph(world, s, [&] { tp->all_reduce(s, x, Reduce::sum).wait(s); });
+      graph.launch(s);
+      s.synchronize();
+      if (world.rank() == 2) throw Error(Code::data, "broken on purpose");
+      graph.launch(s);
+      some->all_reduce(s, x, Reduce::sum).wait(s);
+      s.synchronize();
+      expect_says(error_of([&] { dp->all_reduce(s, x, Reduce::sum); }), {"rank 2 failed while this rank waited"});
+    });
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "broken on purpose");
+  }
+}
+
+TEST(NcclGraph, BytesAreCountedAtEveryLaunchAndNotWhenItIsCaptured) {
+  if (const auto why = why_no_nccl(2); !why.empty()) GTEST_SKIP() << why;
+  std::vector<comm::TrafficLog> logs(2);
+  comm::run_local_ranks(2, limit(60), [&](std::unique_ptr<Communicator> host) {
+    auto& log = logs[static_cast<std::size_t>(host->rank())];
+    const auto world = comm::recording(comm::nccl_world(*host, rank_device(*host)), log);
+    Stream s(rank_device(*world));
+    const auto tp = world->make_group({0, 1}, "tp");
+    const Tensor x = numbers(s, 1, 1000), all(s.device(), DType::f32, {2000});
+    const auto work = [&] {
+      tp->all_reduce(s, x, Reduce::sum).wait(s);
+      tp->all_gather(s, x, all).wait(s);
+    };
+    const Captured graph(*world, s, work);
+    EXPECT_TRUE(log.rows().empty());
+    graph.launch(s);
+    graph.launch(s);
+    work();
+    s.synchronize();
+  });
+  for (const auto& log : logs) {
+    const auto rows = log.rows();
+    ASSERT_EQ(rows.size(), 2u);
+    for (const auto& row : rows) {
+      EXPECT_EQ(row.group, "tp");
+      EXPECT_EQ(row.calls, 3);
+      EXPECT_EQ(row.bytes_sent, 3 * 4000) << row.operation;
+    }
+  }
+}
+
+TEST(NcclGraph, MessagesThroughTheHostAreInNone) {
+  comm::run_local_ranks(2, limit(60), [](std::unique_ptr<Communicator> world) {
+    EXPECT_EQ(comm::graph_capture(*world), nullptr);
+    if (on_cpu()) return;
+    EXPECT_EQ(comm::graph_capture(*comm::staged(*world, rank_device(*world))), nullptr);
+  });
 }
 
 TEST(Nccl, IsChosenWhereEachRankHasADevice) {

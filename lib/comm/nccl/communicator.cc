@@ -139,20 +139,27 @@ void NcclCommunicator::before_host(Stream& stream) {
 }
 
 Handle NcclCommunicator::start(Link& link, Stream& stream, What what, const Issue& issue) {
-  if (auto* status = options().status) status->enter({name_, what.operation, what.number});
   link.start_after(stream);
   issue(link);
   return Handle(std::make_unique<NcclWork>(shared_, link.take_off(std::move(what))));
 }
 
-Handle NcclCommunicator::collective(Stream& stream, const char* operation, std::size_t bytes, const Issue& issue) {
-  MT_CHECK(link_, "{} of group {}, which is for messages", operation, name_);
+What NcclCommunicator::enter(const char* operation, std::int64_t bytes) {
   const std::int64_t number = number_++;
   Board& board = domain().board();  // lives as long as the domain, which asks
   board.enter(key_, rank(), number);
-  What what{name_, operation, number, static_cast<std::int64_t>(bytes), {}};
-  what.missing = [&board, key = key_, number, ranks = ranks_] { return board.missing(key, number, ranks); };
-  return start(*link_, stream, std::move(what), issue);
+  if (auto* status = options().status) status->enter({name_, operation, number});
+  return {name_, operation, number, bytes, 0,
+          [&board, key = key_, number, ranks = ranks_] { return board.missing(key, number, ranks); }};
+}
+
+Handle NcclCommunicator::collective(Stream& stream, const char* operation, std::size_t size, const Issue& issue) {
+  MT_CHECK(link_, "{} of group {}, which is for messages", operation, name_);
+  const auto bytes = static_cast<std::int64_t>(size);
+  NcclGraphOperations* noted = domain().noted();
+  if (!noted) return start(*link_, stream, enter(operation, bytes), issue);
+  noted->add(*this, *link_, operation, bytes);
+  return start(*link_, stream, {name_, operation, number_, bytes, 0, {}}, issue);
 }
 
 Handle NcclCommunicator::all_reduce(Stream& stream, View x, Reduce op) {
@@ -234,10 +241,12 @@ Handle NcclCommunicator::message(Stream& stream, View x, int peer, bool sending)
     return sending ? staged_->send(stream, x, peer) : staged_->recv(stream, x, peer);
   }
   Pair& pair = *met;
+  MT_CHECK(!domain().noted(), "a message of group {} inside a graph", name_);
   const std::int64_t chunk = options().max_chunk_bytes;
   What what{name_, sending ? "send" : "recv", sending ? pair.sent++ : pair.received++,
-            static_cast<std::int64_t>(x.bytes()), {}};
+            static_cast<std::int64_t>(x.bytes()), 0, {}};
   what.missing = [peer = ranks_[static_cast<std::size_t>(peer)]] { return fmt::format("rank {}", peer); };
+  if (auto* status = options().status) status->enter({name_, what.operation, what.number});
   return sending ? start(*pair.out, stream, std::move(what), [&](Link& l) { nccl::send(l, x, 1, chunk); })
                  : start(*pair.in, stream, std::move(what), [&](Link& l) { nccl::receive(l, x, 0, chunk); });
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/graph_operations.h"
 #include "comm/nccl.h"
 #include "comm/nccl/domain.h"
 
@@ -25,7 +26,7 @@ struct Pair {
   std::int64_t sent = 0, received = 0;
 };
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, public GraphCapture {
  public:
   // Collective.   owned  the host's group; null: `host` is the world's and outlives this
   NcclCommunicator(std::shared_ptr<Shared> shared, Communicator& host, std::unique_ptr<Communicator> owned);
@@ -45,6 +46,13 @@ class NcclCommunicator final : public Communicator {
   Handle barrier(Stream& stream) override;
   void progress() override;
   std::unique_ptr<Communicator> make_group(const std::vector<int>& world_ranks, const std::string& name) override;
+
+  bool can_capture() const override { return true; }
+  void begin_capture() override { domain().begin_capture(); }
+  std::unique_ptr<GraphOperations> end_capture() override { return domain().end_capture(); }
+
+  // A collective of this group is queued, or launched with a graph: it has its number, and peers see that this rank came.
+  What enter(const char* operation, std::int64_t bytes);
 
  private:
   using Issue = std::function<void(Link&)>;

@@ -66,6 +66,7 @@ Domain::~Domain() {
   }
   wake_.notify_all();
   watcher_.join();
+  for (auto& t : aborting_) t.join();
   if (failed_)
     for (const auto& l : links_) l->abort();
 }
@@ -77,16 +78,32 @@ void Domain::check() const {
 }
 
 void Domain::fail(const std::string& message, const std::string& where) {
-  std::vector<Link*> links;
-  {
-    const std::lock_guard lock(mutex_);
-    if (failed_) return;
-    message_ = message;
-    where_ = where;
-    failed_ = true;  // before the aborts: what they end is never taken for a result
-    for (const auto& l : links_) links.push_back(l.get());
-  }
-  for (Link* l : links) l->abort();
+  const std::lock_guard lock(mutex_);
+  if (failed_) return;
+  message_ = message;
+  where_ = where;
+  failed_ = true;  // before the aborts: what they end is never taken for a result
+  for (const auto& l : links_) aborting_.emplace_back([link = l.get()] { link->abort(); });
+}
+
+std::vector<Link*> Domain::links() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Link*> all;
+  for (const auto& l : links_)
+    if (!l->is_pair()) all.push_back(l.get());
+  return all;
+}
+
+void Domain::begin_capture() {
+  check();
+  MT_CHECK(!noted_, "a graph is captured inside another");
+  for (Link* l : links()) l->begin_capture();
+  noted_ = std::make_unique<NcclGraphOperations>(*this);
+}
+
+std::unique_ptr<GraphOperations> Domain::end_capture() {
+  for (Link* l : links()) l->end_capture();
+  return std::move(noted_);
 }
 
 Link& Domain::add(const ncclUniqueId& id, Place place, bool pair, const std::string& name) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "comm/nccl/graph_operations.h"
 #include "comm/nccl/link.h"
 
 namespace mt::comm::nccl {
@@ -46,13 +47,19 @@ class Domain {
   // Throws the verdict, once there is one.
   void check() const;
   bool failed() const { return failed_; }
-  // The first verdict stays; all links are aborted.
+  // The first verdict stays; all links are aborted, each by a thread: NCCL's abort waits for the end of graphs that know
+  // the link, and their owner may wait for another link.
   void fail(const std::string& message, const std::string& where);
 
   Link& add(const ncclUniqueId& id, Place place, bool pair, const std::string& name);
   // The link of a rank list, null when there is none yet.
   Link* find(const std::vector<int>& world_ranks) const;
   void remember(const std::vector<int>& world_ranks, Link& link) { of_ranks_[world_ranks] = &link; }
+
+  // See comm/graph_operations.h. Pairs are left alone: messages lie in no graph.
+  void begin_capture();
+  std::unique_ptr<GraphOperations> end_capture();
+  NcclGraphOperations* noted() const { return noted_.get(); }  // null while nothing is captured
 
   // Wait, on the host, for what `stream` holds, or for `flight`.   fails  the verdict
   void wait_host(Stream& stream);
@@ -62,12 +69,14 @@ class Domain {
 
  private:
   void watch();
+  std::vector<Link*> links() const;
   Device device_;
   int world_rank_;
   CommOptions options_;
   std::shared_ptr<Board> board_;
   std::shared_ptr<Events> events_;
   int exceptions_;
+  std::unique_ptr<NcclGraphOperations> noted_;
 
   mutable std::mutex mutex_;  // of what stands below
   std::condition_variable wake_;
@@ -76,6 +85,7 @@ class Domain {
   std::string message_, where_;
   std::vector<std::unique_ptr<Link>> links_;
   std::map<std::vector<int>, Link*> of_ranks_;
+  std::vector<std::thread> aborting_;
   std::thread watcher_;
 };
 

@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/nccl/domain.h"
+#include "device/cuda/memory_cache.h"
 #include "device/cuda/runtime.h"
+#include "device/message_stream.h"
 
 namespace mt::comm::nccl {
 
@@ -34,7 +36,8 @@ void Events::give_back(cudaEvent_t event) {
 }
 
 std::string What::text() const {
-  return fmt::format("group {} {} number {}, {} bytes", group, operation, number, bytes);
+  return fmt::format("group {} {} number {}, {} bytes{}", group, operation, number, bytes,
+                     more > 0 ? fmt::format(", or one of the {} behind it in a graph", more) : "");
 }
 
 Flight::Flight(std::shared_ptr<Events> events, What what)
@@ -66,7 +69,7 @@ void Flight::synchronize() {
 double Flight::age_s() const { return seconds_since(started_); }
 
 Link::Link(Domain& domain, const ncclUniqueId& id, Place place, bool pair, const std::string& name)
-    : domain_(domain), rank_(place.rank), size_(place.size), pair_(pair), name_(name), stream_(domain.device()),
+    : domain_(domain), rank_(place.rank), size_(place.size), pair_(pair), name_(name), stream_(message_stream(domain.device())),
       before_(domain.events()->take()) {
   cuda::use_device(domain.device().index);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -161,17 +164,45 @@ void Link::start_after(const Stream& caller) {
   cuda::check(cudaStreamWaitEvent(native(), before_, 0), "cudaStreamWaitEvent", device);
 }
 
+void Link::watch(std::shared_ptr<Flight> flight) {
+  const std::lock_guard lock(mutex_);
+  flights_.push_back(std::move(flight));
+}
+
 std::shared_ptr<Flight> Link::take_off(What what) {
   auto flight = std::make_shared<Flight>(domain_.events(), std::move(what));
   flight->record(native());
-  const std::lock_guard lock(mutex_);
-  flights_.push_back(flight);
+  if (!domain_.noted()) watch(flight);
   return flight;
 }
 
+void Link::finish_before(const Stream& caller) {
+  const int device = domain_.device().index;
+  cuda::use_device(device);
+  cuda::check(cudaEventRecord(before_, native()), "cudaEventRecord", device);
+  cuda::check(cudaStreamWaitEvent(cuda::native(caller), before_, 0), "cudaStreamWaitEvent", device);
+}
+
+void Link::follow(const Stream& caller, What what) {
+  auto flight = std::make_shared<Flight>(domain_.events(), std::move(what));
+  flight->record(cuda::native(caller));
+  cuda::check(cudaStreamWaitEvent(native(), flight->event(), 0), "cudaStreamWaitEvent", domain_.device().index);
+  watch(std::move(flight));
+}
+
+// What is under way here needs no memory of others that nobody else waits for.
+void Link::begin_capture() { cuda::memory_cache(domain_.device().index).begin_capture(native()); }
+
+void Link::end_capture() { cuda::memory_cache(domain_.device().index).end_capture(native()); }
+
 std::byte* Link::scratch(std::size_t bytes) {
   // What was given back is used again after everything that is queued now.
-  if (scratch_.size() < bytes) scratch_ = Buffer(), scratch_ = Buffer(domain_.device(), bytes);
+  if (scratch_.size() < bytes) {
+    if (std::exchange(scratch_stays_, false)) scratch_of_graphs_.push_back(std::move(scratch_));
+    scratch_ = Buffer();
+    scratch_ = Buffer(domain_.device(), bytes);
+  }
+  scratch_stays_ = scratch_stays_ || domain_.noted();
   return scratch_.data();
 }
 
@@ -198,9 +229,12 @@ bool Link::is_busy() {
   return !flights_.empty();
 }
 
+// Without the lock NCCL may take as long as it likes: from here on nobody calls it.
 void Link::abort() {
-  const std::lock_guard lock(mutex_);
-  if (std::exchange(aborted_, true) || !comm_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(aborted_, true) || !comm_) return;
+  }
   library().ncclCommAbort(comm_);
 }
 

@@ -42,8 +42,9 @@ struct What {
   std::string group;
   const char* operation = "";
   std::int64_t number = 0, bytes = 0;
+  int more = 0;  // that were launched with it
   std::function<std::string()> missing;  // "rank 1": who has not entered
-  // "group tp all_reduce number 3, 4096 bytes"
+  // "group tp all_reduce number 3, 4096 bytes", "… or one of the 11 behind it in a graph"
   std::string text() const;
 };
 
@@ -98,7 +99,16 @@ class Link {
 
   // What is queued here from now on comes after what `caller` holds.
   void start_after(const Stream& caller);
+  // While a graph is captured the flight is part of it and nobody watches it.
   std::shared_ptr<Flight> take_off(What what);
+
+  // Of a graph with operations of this link: `caller`, where it is launched, comes after what is queued here; and what is
+  // queued here from now on comes after the graph, which is watched.
+  void finish_before(const Stream& caller);
+  void follow(const Stream& caller, What what);
+  // In between nobody asks the stream how far it is.
+  void begin_capture();
+  void end_capture();
 
   Stream& stream() { return stream_; }
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream_.native()); }
@@ -116,6 +126,7 @@ class Link {
 
  private:
   void need_alive() const;
+  void watch(std::shared_ptr<Flight> flight);
   Domain& domain_;
   int rank_, size_;
   bool pair_;
@@ -123,6 +134,8 @@ class Link {
   Stream stream_;
   cudaEvent_t before_;
   Buffer scratch_;
+  bool scratch_stays_ = false;            // a graph knows it
+  std::vector<Buffer> scratch_of_graphs_;  // that became too small
   std::mutex mutex_;  // of what stands below
   ncclComm_t comm_ = nullptr;
   bool settling_ = true, aborted_ = false;
