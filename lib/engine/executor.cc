@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "device/host_side.h"
 #include "ops/arithmetic.h"
 
 namespace mt {
@@ -27,7 +26,10 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
     auto& tables = whole_backwards_.emplace_back();
     for (const SubLayer& layer : m->layers()) tables.push_back(whole_backward(layer, parts.tp_overlap));
   }
-  if (parts.graph_warmup > 0) graphs_.emplace(parts.graph_warmup);
+  if (parts.graph_warmup == 0) return;
+  auto* messages = parts.groups.tp->size() > 1 ? comm::graph_capture(*parts.groups.world) : nullptr;
+  MT_CHECK(messages || parts.groups.tp->size() == 1, "graphs over messages that go through the host");
+  graphs_.emplace(parts.graph_warmup, messages);
 }
 
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
@@ -311,13 +313,7 @@ std::vector<std::vector<float>> Executor::run_lane(const Lane& lane, const std::
     m.leaving.wait(parts_.stream);
     m.leaving = Handle();
   }
-  parts_.stream.synchronize();
-  std::vector<std::vector<float>> out;
-  for (const View& v : input.losses) {
-    HostSide side(parts_.stream, v.data, v.bytes());
-    side.fetch();
-    out.emplace_back(side.as<float>(), side.as<float>() + v.size());
-  }
+  auto out = read_floats(parts_.stream, input.losses);
   if (!head) out.resize(batches.size());
   return out;
 }

@@ -41,8 +41,9 @@ struct ExecutorParts {
   const Durations* emulated_ms = nullptr;  // acts compute nothing and take so long; needs tp 1, an immediate stream
   int host_layers = 0;  // saved tensors of so many layers of each chunk go to host memory; needs an accelerator, no
                         // recompute, no split backward
-  int graph_warmup = 0;  // above 0: forwards and backwards that ran so often become graphs; needs an accelerator, tp 1,
-                         // ZeRO below 2, shapes that stay, nothing recomputed, whole backwards, nothing on the host
+  int graph_warmup = 0;  // above 0: forwards and backwards that ran so often become graphs; needs an accelerator, ZeRO
+                         // below 2, shapes that stay, whole backwards, nothing on the host; with tp messages that
+                         // comm/graph_operations.h can capture
   TpOverlap tp_overlap = {};  // messages of tensor parallelism beside products
 };
 
@@ -115,6 +116,7 @@ class Executor {
   void backward_layers(const Step& step, Slot& slot, bool last);
   void forward_by_graph(const Step& step, Slot& slot, const View& loss);
   void backward_by_graph(const Step& step, Slot& slot, bool last);
+  void recompute_by_graph(const Step& step, std::size_t last);
   void backward_input(const Step& step);
   void backward_weight(const Step& step, bool last);
   void receive(const Step& step);
@@ -135,6 +137,7 @@ class Executor {
   int fed_by(int chunk) const;
   View input_gradient(const Step& step);
   View message_buffer();  // in turn; waits until what was in it has left
+  void again_arena(const Step& step, Slot& slot);  // slot.again is there from now on
   // Make again what layers up to `last`, of the group it is in, lost after their forward.
   void recompute(const Step& step, std::size_t last, bool split);
   void recompute_last_group(const Step& step, bool split);

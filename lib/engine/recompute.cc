@@ -30,10 +30,14 @@ std::ptrdiff_t Executor::next_of_backward(const Slot& slot, int chunk, std::size
   return static_cast<std::ptrdiff_t>(first_of_group(chunk, layer - 1));
 }
 
+void Executor::again_arena(const Step& step, Slot& slot) {
+  if (slot.again == nullptr) slot.again = &again_arenas_.at(again_arenas_.take(step.chunk, step.micro_batch));
+}
+
 void Executor::recompute(const Step& step, std::size_t last, bool split) {
   Slot& slot = slot_of(step);
   const auto& layers = model(step.chunk).layers();
-  if (slot.again == nullptr) slot.again = &again_arenas_.at(again_arenas_.take(step.chunk, step.micro_batch));
+  again_arena(step, slot);
   if (split && slot.kept == nullptr) slot.kept = &kept_arenas_.at(kept_arenas_.take(step.chunk, step.micro_batch));
   slot.again->reset();
   Ctx ctx = context(slot.tokens, Mode::train);
@@ -53,14 +57,14 @@ void Executor::recompute(const Step& step, std::size_t last, bool split) {
     run(layer.again.output ? layer.forward : layer.recompute, ctx, flow);
     x = flow.y;
     if (i < last) done(step.chunk, i);  // the last one's weights stay for its backward
-    parts_.groups.world->progress();
+    if (!graphs_) parts_.groups.world->progress();
   }
 }
 
 void Executor::recompute_last_group(const Step& step, bool split) {
   const auto& layers = model(step.chunk).layers();
   for (std::size_t i = layers.size(); i-- > 0;)
-    if (layers[i].again.any()) return recompute(step, i, split);
+    if (layers[i].again.any()) return graphs_ ? recompute_by_graph(step, i) : recompute(step, i, split);
 }
 
 void Executor::recompute_before_backward(const Step& step, std::size_t layer, bool split) {

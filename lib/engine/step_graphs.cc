@@ -1,10 +1,27 @@
 #include "engine/step_graphs.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "engine/executor.h"
 #include "ops/arithmetic.h"
 
 namespace mt {
+
+void StepGraphs::capture(Stream& stream, Act& act, const std::function<void()>& work) {
+  if (!messages_) {
+    act.graph = Graph::capture(stream, work);
+    return;
+  }
+  messages_->begin_capture();
+  try {
+    act.graph = Graph::capture(stream, work);
+  } catch (...) {
+    messages_->end_capture();
+    throw;
+  }
+  act.operations = messages_->end_capture();
+}
 
 bool StepGraphs::run(Stream& stream, Act& act, const std::function<void()>& work) {
   const bool known = static_cast<bool>(act.graph);
@@ -13,10 +30,12 @@ bool StepGraphs::run(Stream& stream, Act& act, const std::function<void()>& work
     return true;
   }
   if (!known) {
-    act.graph = Graph::capture(stream, work);
+    capture(stream, act, work);
     ++captured_;
   }
+  if (act.operations) act.operations->before_launch(stream);
   act.graph.launch(stream);
+  if (act.operations) act.operations->after_launch(stream);
   ++launched_;
   return !known;
 }
@@ -24,6 +43,14 @@ bool StepGraphs::run(Stream& stream, Act& act, const std::function<void()>& work
 namespace {
 
 std::uintptr_t number(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+
+// What an act took of an arena is taken when its graph is launched, too.
+void take_again(Arena& arena, std::size_t bytes, Arena::Mark end) {
+  if (bytes > 0) arena.allocate(bytes);
+  const auto at = arena.mark();
+  MT_CHECK(at.block == end.block && at.used == end.used, "an arena at {} {}, not {} {}", at.block, at.used, end.block,
+           end.used);
+}
 
 }  // namespace
 
@@ -36,27 +63,40 @@ void Executor::forward_by_graph(const Step& step, Slot& slot, const View& loss) 
   const std::size_t before = slot.arena->used();
   const bool ran = graphs_->run(parts_.stream, act, [&] { forward_layers(step, slot, loss ? graph_loss_.view() : View()); });
   if (ran && act.graph)
-    act.left = {slot.saved, slot.inputs, slot.y, slot.arena->used() - before, slot.arena->mark()};
+    act.left = {slot.saved, slot.inputs, slot.y, slot.arena->used() - before, slot.arena->mark(), slot.fresh};
   if (!ran) {
     slot.saved = act.left.saved;
     slot.inputs = act.left.inputs;
     slot.y = act.left.y;
-    if (act.left.arena_bytes > 0) slot.arena->allocate(act.left.arena_bytes);
-    const auto at = slot.arena->mark();
-    MT_CHECK(at.block == act.left.arena.block && at.used == act.left.arena.used, "an arena at {} {}, not {} {}", at.block,
-             at.used, act.left.arena.block, act.left.arena.used);
+    take_again(*slot.arena, act.left.arena_bytes, act.left.arena);
   }
   if (loss) ops::cast(parts_.stream, {.x = graph_loss_.view(), .out = loss});
 }
 
+void Executor::recompute_by_graph(const Step& step, std::size_t last) {
+  Slot& slot = slot_of(step);
+  again_arena(step, slot);
+  auto& act = graphs_->act({2, static_cast<std::uintptr_t>(step.chunk), number(slot.x.data), number(slot.again),
+                            number(slot.inputs.back().data), number(slot.tokens.ids.data)});
+  const bool ran = graphs_->run(parts_.stream, act, [&] { recompute(step, last, false); });
+  if (ran && act.graph) act.left = {slot.saved, slot.inputs, {}, slot.again->used(), slot.again->mark(), slot.fresh};
+  if (ran) return;
+  slot.saved = act.left.saved;
+  slot.inputs = act.left.inputs;
+  slot.fresh = act.left.fresh;
+  slot.again->reset();
+  take_again(*slot.again, act.left.arena_bytes, act.left.arena);
+}
+
 void Executor::backward_by_graph(const Step& step, Slot& slot, bool last) {
+  const auto& all = model(step.chunk).layers();
+  if (std::any_of(all.begin(), all.end(), [](const SubLayer& l) { return l.again.any(); })) again_arena(step, slot);
   auto& act = graphs_->act({1, static_cast<std::uintptr_t>(step.chunk), number(slot.x.data), number(slot.dy.data),
                             number(slot.dx.data), number(slot.inputs.empty() ? nullptr : slot.inputs.back().data),
-                            number(slot.tokens.ids.data)});
+                            number(slot.tokens.ids.data), number(slot.again), slot.fresh});
   graphs_->run(parts_.stream, act, [&] { backward_layers(step, slot, last); });
-  const auto& layers = model(step.chunk).layers();
-  for (std::size_t i = layers.size(); i-- > 0;)
-    parts_.params.end_backward(parts_.stream, parts_.groups, layers[i].unit, last);
+  for (std::size_t i = all.size(); i-- > 0;)
+    parts_.params.end_backward(parts_.stream, parts_.groups, all[i].unit, last);
 }
 
 }  // namespace mt

@@ -16,15 +16,16 @@ void complete_graphs(TrainingOptions& o, std::vector<Problem>& problems) {
                         "--cuda-graph-impl local"});
   if (impl != "local" || o.device == "cpu") return;
   o.graph_warmup = o.cuda_graph_warmup_steps;
+  const bool through_host = o.distributed_backend == "mpi" || o.distributed_backend == "gloo";
   const struct { bool given; const char* what; const char* near; } clashes[] = {
-      {o.parallel.tp > 1, "tensor-model-parallel-size above 1: its messages lie inside the graphs", "--tensor-model-parallel-size 1"},
+      {o.parallel.tp > 1 && through_host,
+       "tensor-model-parallel-size above 1, whose messages lie inside the graphs: those through the host cannot",
+       "--distributed-backend nccl, with a device a rank"},
       {o.parallel.zero_stage >= 2, "sharded gradients or weights, which come and go inside the graphs",
        "--data-parallel-sharding-strategy optim"},
       {o.batch.parts, "samples in parts, of which there may be more or fewer", "--cuda-graph-impl none"},
       {o.model.num_experts > 0, "num-experts: as many tokens as come visit one", "--cuda-graph-impl none"},
-      {!o.recompute.granularity.empty() || o.recompute.activations, "recompute", "--cuda-graph-impl none"},
       {o.host_layers > 0, "cpu-offloading-num-layers, whose copies go beside the stream", "--cuda-graph-impl none"},
-      {!o.fp8.format.empty(), "fp8-format, which no test holds in graphs", "--cuda-graph-impl none"},
       {o.emulated_ms.has_value(), "emulate-compute: nothing is launched", "--cuda-graph-impl none"}};
   for (const auto& c : clashes)
     if (c.given) problems.push_back({fmt::format("cuda-graph-impl local with {}", c.what), c.near});

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "comm/graph_operations.h"
 #include "comm/world.h"
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
@@ -66,6 +67,15 @@ void require_place(const std::string& file, const std::filesystem::path& record)
     throw Error(Code::config, "what is there is no trace, and one would overwrite it", file, "name another --trace");
 }
 
+// Which way messages go is known only when ranks have met.
+void require_messages_for_graphs(const TrainingOptions& o, Communicator& world) {
+  if (o.graph_warmup == 0 || o.parallel.tp == 1 || comm::graph_capture(world) != nullptr) return;
+  throw Error(Code::config,
+              "cuda-graph-impl local with tensor-model-parallel-size above 1: messages inside graphs go over NCCL alone, "
+              "and here they go through the host",
+              "", "start a rank a device, or use --cuda-graph-impl none");
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const TrainerHooks& looking)
@@ -81,6 +91,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
       fp8(model, device) {
   const auto& o = options;
   require_same_options(o, world, stream);
+  require_messages_for_graphs(o, world);
   if (speaks()) require_event_log(metrics_path(o));
   if (speaks() && model.fp8.on() && device.kind != DeviceKind::cpu)
     log::info("fp8: products are {} on {}",
