@@ -92,6 +92,12 @@ build="$(cd "$build" && pwd)"
 tests_of "device, streams, memory" "$build/tests/test_device$emulated" 120
 if [ "$small" = yes ]; then tests_of "ops: some cases" "$build/tests/test_ops$emulated" 300 --gtest_filter='Fp8.*:Rotary.*'
 else tests_of "ops: all cases, and CPU's bits" "$build/tests/test_ops$emulated" 180; fi
+# What skips itself has not run.
+if [ ! -x "$build/tests/test_ops$emulated" ]; then row "cuDNN attention" "not run" "no test_ops"
+else
+  check "cuDNN attention" 120 env MT_TEST_DEVICE=cuda bash -c '"$0" --gtest_filter="CudnnAttention.ForwardIsRight:CudnnAttention.B*" | tee "$1"
+    ! grep -q SKIPPED "$1" || { grep -m1 "attention is" "$1"; exit 77; }' "$build/tests/test_ops$emulated" "$work/cudnn"
+fi
 [ "$small" = yes ] || tests_of "messages through the host" "$build/tests/test_comm$emulated" 60 --gtest_filter='Staged.*:*/staged*'
 if [ "$small" = yes ]; then tests_of "NCCL" "$build/tests/test_comm$emulated" 120 --gtest_filter='Nccl*:*/nccl*'
 elif [ "$(nvidia-smi -L | wc -l)" -lt 2 ]; then row "NCCL" "not run" "one GPU here, NCCL needs one a rank"
@@ -199,6 +205,9 @@ for recipe in tensorwise delayed blockwise; do
   speed "LLaMA shape, fp8 $recipe" "$wanted" "$wanted" "${llama[@]}" --fp8-format hybrid --fp8-recipe "$recipe"
 done
 speed "LLaMA shape, autotuned" "$(awk -v w="$wanted" 'BEGIN { print w / 1.25 }')" 55 "${llama[@]}" --cuda-gemm-autotune 8
-row "cuDNN attention" "not run" "not built"
+# Dropout keeps attention from cuDNN.
+for whose in flash fused; do
+  speed "LLaMA shape, attention $whose" 50 55 "${llama[@]}" --attention-dropout 0 --hidden-dropout 0 --attention-backend "$whose"
+done
 row "all" "$([ "$failed" = 0 ] && echo ok || echo FAILED)" "$((SECONDS - start)) s; $json"
 exit "$failed"

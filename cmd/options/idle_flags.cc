@@ -55,7 +55,7 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {o.fp8.recipe != "delayed", {"fp8-amax-history-len", "fp8-amax-compute-algo"}, "without --fp8-recipe delayed"},
       {!o.fp8.first_last_layers_bf16, {"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"},
        "without --first-last-layers-bf16"},
-      {o.device == "cpu", {"cuda-f32-precision", "cuda-gemm-autotune"}, "without --device cuda"},
+      {o.device == "cpu", {"cuda-f32-precision", "cuda-gemm-autotune", "attention-backend"}, "without --device cuda"},
       {o.fp16 || o.bf16, {"cuda-f32-precision"}, "beside --bf16 or --fp16"},
       {o.deterministic, {"cuda-gemm-autotune"}, "beside --deterministic-mode"},
       {!o.fp16 && !o.bf16, {"fp32-residual-connection"}, "where all is f32"},

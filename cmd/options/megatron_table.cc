@@ -46,8 +46,9 @@ constexpr FlagGroup kGroups[] = {
    "group-query-attention num-query-groups position-embedding-type rotary-base rotary-percent rotary-interleaved "
    "use-rope-scaling rope-scaling-factor normalization norm-epsilon qk-layernorm swiglu squared-relu openai-gelu "
    "disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights make-vocab-size-divisible-by"},
-  {kAccepted, "transformer-impl=N attention-backend=N use-flash-attn use-mcore-models enable-experimental",
+  {kAccepted, "transformer-impl=N use-flash-attn use-mcore-models enable-experimental",
    "there is one implementation, and its attention works in blocks"},
+  {kSupported, "attention-backend"},
   {kAccepted, "apply-query-key-layer-scaling attention-softmax-in-fp32", "the softmax of attention is always f32"},
   {kAccepted, "softmax-type=:vanilla", "there is no attention sink", "--softmax-type vanilla"},
   {kAccepted, "linear-attention-freq=:0", "there is no linear attention", "full attention"},

@@ -204,6 +204,9 @@ void add_run(OptionTable& t, TrainingOptions& o) {
       .choices = {"f32", "tf32"};
   t.add("cuda-gemm-autotune", o.gemm_mode.candidates, "N", "time N of cuBLASLt's algorithms for a shape, keep the fastest")
       .between(1, 64);
+  t.add("attention-backend", o.attention_backend, "NAME",
+        "attention on a GPU: auto (default), fused: cuDNN's, or flash: our own; unfused and local are as flash")
+      .choices = {"auto", "flash", "fused", "unfused", "local"};
   t.add("deterministic-mode", o.deterministic, "", "nothing is chosen by its speed, and sums over GPUs are taken in rank order");
   t.add("threads", o.threads, "N", "threads a rank; default OMP_NUM_THREADS, else cores / ranks on this host")
       .between(1, 1024).no_default();

@@ -166,6 +166,7 @@ function(mt_summary)
      MPI      ${used_${MT_HAVE_MPI}}  ${MT_MPI_NOTE}
      CUDA     ${used_${MT_HAVE_CUDA}}  ${MT_CUDA_NOTE}
      NCCL     ${used_${MT_HAVE_NCCL}}  ${MT_NCCL_NOTE}
+     cuDNN    ${used_${MT_HAVE_CUDNN}}  ${MT_CUDNN_NOTE}
      OpenMP   ${omp}
      oneDNN   yes  ${dnnl_VERSION}
      ccache   ${cache}

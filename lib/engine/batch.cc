@@ -1,6 +1,8 @@
 #include "engine/batch.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/arithmetic.h"
@@ -52,6 +54,17 @@ View copy(Stream& stream, Arena& arena, Staging& staging, const std::vector<T>& 
   return v;
 }
 
+// Of both queries and keys: tokens attend to their own sequence.
+ops::AttentionLengths lengths_of(const std::vector<std::int32_t>& cu_seqlens) {
+  std::int64_t longest = 0, shortest = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 1; i < cu_seqlens.size(); ++i) {
+    const std::int64_t length = cu_seqlens[i] - cu_seqlens[i - 1];
+    longest = std::max(longest, length);
+    shortest = std::min(shortest, length);
+  }
+  return {longest, longest, longest == shortest};
+}
+
 }  // namespace
 
 Tokens upload(Stream& stream, Arena& arena, const HostBatch& b, double scale, const float* on_device) {
@@ -70,6 +83,7 @@ Tokens upload(Stream& stream, Arena& arena, const HostBatch& b, double scale, co
   t.positions = copy(stream, arena, staging, b.positions);
   t.places = b.places.empty() ? t.positions : copy(stream, arena, staging, b.places);
   t.cu_seqlens = copy(stream, arena, staging, b.cu_seqlens);
+  t.lengths = lengths_of(b.cu_seqlens);
   return t;
 }
 

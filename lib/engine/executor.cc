@@ -35,7 +35,7 @@ Executor::Executor(const ExecutorParts& parts, std::vector<const Model*> chunks,
 Ctx Executor::context(const Tokens& tokens, Mode mode) {
   return Ctx{parts_.stream, parts_.groups, parts_.params, scratch_, tokens, parts_.seed, mode,
              nullptr,       {},            {},            parts_.fp8, mode == Mode::train, parts_.gemm_mode,
-             parts_.tp_overlap};
+             parts_.tp_overlap, parts_.attention_mode};
 }
 
 // Residual stream of this rank's share of the tokens.

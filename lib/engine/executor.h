@@ -38,6 +38,7 @@ struct ExecutorParts {
   const float* loss_scale = nullptr;  // on the device: a further factor of every gradient
   Fp8State* fp8 = nullptr;            // where rows have fp8 products
   ops::GemmMode gemm_mode = {};       // of the layers' products
+  ops::AttentionMode attention_mode = {};
   const Durations* emulated_ms = nullptr;  // acts compute nothing and take so long; needs tp 1, an immediate stream
   int host_layers = 0;  // saved tensors of so many layers of each chunk go to host memory; needs an accelerator, no
                         // recompute, no split backward

@@ -60,6 +60,8 @@ void turn(Ctx& ctx, const Attention& a, const Qkv& qkv, bool inverse) {
 ops::AttentionShape shape_of(const Ctx& ctx, const Attention& a) {
   ops::AttentionShape s;
   s.cu_q = s.cu_k = ctx.tokens.cu_seqlens;
+  s.lengths = ctx.tokens.lengths;
+  s.mode = ctx.attention_mode;
   s.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(a.spec.head_dim)));
   if (ctx.mode == Mode::train && a.spec.dropout > 0) {
     s.dropout.p = static_cast<float>(a.spec.dropout);
@@ -80,6 +82,7 @@ void attend_cached(Ctx& ctx, const Attention& a, const Qkv& qkv, View out, View 
   ops::cast(ctx.stream, {.x = qkv.v, .out = cache.v.rows(past, now)});
   cache.length = now;
   ops::AttentionShape s = shape_of(ctx, a);
+  s.lengths = {};  // another number of keys every time, for which cuDNN would want another plan
   s.cu_k = allocate(ctx.scratch, DType::i32, {2});
   ops::fill(ctx.stream, s.cu_k.rows(0, 1), 0);
   ops::fill(ctx.stream, s.cu_k.rows(1, 2), static_cast<double>(now));

@@ -10,6 +10,7 @@
 #include "device/buffer.h"
 #include "nn/fp8_state.h"
 #include "nn/tp_overlap.h"
+#include "ops/attention_mode.h"
 #include "ops/gemm.h"
 #include "params/parameter_store.h"
 #include "tensor/view.h"
@@ -26,6 +27,7 @@ struct Tokens {
   View positions;    // i32 [T]: what the model sees; may restart inside a sample
   View places;       // i32 [T]: which of its sample's tokens it is; what dropout is drawn by
   View cu_seqlens;   // i32 [B + 1]
+  ops::AttentionLengths lengths = {};  // what the host knows of it
   std::int64_t count() const { return ids.dim(0); }
 };
 
@@ -56,6 +58,7 @@ struct Ctx {
   bool records = false;      // the first forward and the backward of training: magnitudes are noted
   ops::GemmMode gemm_mode = {};
   TpOverlap tp_overlap = {};
+  ops::AttentionMode attention_mode = {};
 };
 
 // The rows of a per-token view that this rank keeps when the sequence is sharded over tp, all of them otherwise.

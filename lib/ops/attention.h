@@ -7,9 +7,11 @@
 // Causal masks are aligned at the end: of nq queries over nk keys, query j sees keys ≤ j + nk − nq, so one call serves
 // training (nq = nk) and generation over a cache (nq < nk). A query that sees no key gives zeros and lse = −infinity.
 // Extra memory is linear in Tq + Tk. Source: Dao et al., arXiv:2205.14135.
-// Code: ops/attention.cc, ops/cpu/attention*.cc. Tests: tests/ops/attention_test.cc.
+// Code: ops/attention.cc, ops/cpu/attention*.cc, ops/cuda/attention*.cu, ops/cuda/cudnn_attention.cu.
+// Tests: tests/ops/attention_test.cc, attention_choice_test.cc, cudnn_attention_test.cc.
 
 #include "device/stream.h"
+#include "ops/attention_mode.h"
 #include "ops/cost.h"
 #include "ops/dropout.h"
 #include "tensor/view.h"
@@ -22,6 +24,8 @@ struct AttentionShape {
   bool causal = true;
   float scale = 1;  // usually 1/sqrt(D)
   AttentionDropout dropout;
+  AttentionLengths lengths;
+  AttentionMode mode;
 };
 
 struct AttentionForwardArgs {
@@ -45,6 +49,13 @@ struct AttentionBackwardArgs {
 
 // cost  2.5 × forward; parallel over sequences and key/value heads
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args);
+
+// Whether attention of such arguments goes to cuDNN on a device of this compute capability, where there is cuDNN and it has
+// a plan: 9.0 and above, bf16 or f16 throughout, head dims of multiples of 8 up to 256, rows on borders of 16 bytes, no
+// dropout, a positive scale, every key filled; lengths known, and either equal (causal: no more queries than keys) or the
+// same for queries and keys.   cost  nothing: looks at nothing but the arguments
+bool cudnn_takes(const AttentionForwardArgs& args, int capability);
+bool cudnn_takes(const AttentionBackwardArgs& args, int capability);
 
 struct AttentionMergeArgs {
   View out;       // [Tq, H, D]: result so far, replaced by the merged one

@@ -32,6 +32,7 @@ void check_names(const TrainingOptions& o) {
   require_choice("normalization", o.model.normalization, {"LayerNorm", "RMSNorm"});
   require_choice("device", o.device, {"cpu", "cuda"});
   require_choice("cuda-f32-precision", o.cuda_f32_precision, {"f32", "tf32"});
+  require_choice("attention-backend", o.attention_backend, {"auto", "flash", "fused", "unfused", "local"});
   if (!o.distributed_backend.empty()) require_choice("distributed-backend", o.distributed_backend, {"nccl", "mpi", "gloo"});
   parse_lr_style(o.lr.decay_style);
   parse_wsd_style(o.lr.wsd_decay_style);
@@ -282,6 +283,12 @@ TrainingOptions complete_options(TrainingOptions o, int world, Purpose purpose) 
   check_names(o);
   o.gemm_mode.tf32 = o.cuda_f32_precision == "tf32";
   if (o.deterministic) o.gemm_mode.candidates = 1;
+  o.attention_mode = {o.attention_backend == "auto"    ? ops::AttentionKernels::fastest
+                      : o.attention_backend == "fused" ? ops::AttentionKernels::cudnn
+                                                       : ops::AttentionKernels::ours,
+                      o.deterministic};
+  if (o.attention_backend == "unfused" || o.attention_backend == "local")
+    o.notices.push_back(fmt::format("--attention-backend {}: scores are never stored whole; it is as flash", o.attention_backend));
   Limits limits;
   limits.world = world;
   limits.max_pp = kMostPipelineRanks;

@@ -15,6 +15,7 @@
 #include "layout/model_spec.h"
 #include "layout/pipeline_split.h"
 #include "nn/tp_overlap.h"
+#include "ops/attention_mode.h"
 #include "ops/gemm.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
@@ -142,6 +143,8 @@ struct TrainingOptions {
   std::string cuda_f32_precision = "f32";
   ops::GemmMode gemm_mode;  // completed by cuda_f32_precision and deterministic
   bool deterministic = false;
+  std::string attention_backend = "auto";
+  ops::AttentionMode attention_mode;  // by it and deterministic
   std::string distributed_backend;  // comm/device_world.h
   int threads = 0;               // per rank; 0: cores / ranks of this host
   std::string emulate_compute;           // as given, and what it says: acts are waits, nothing is trained

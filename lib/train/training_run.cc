@@ -13,6 +13,7 @@
 #include "ckpt/reader.h"
 #include "engine/checkpoint.h"
 #include "layout/flops.h"
+#include "ops/attention_mode.h"
 #include "ops/fp8.h"
 #include "probe/gemm_peak.h"
 #include "registry/event_log.h"
@@ -76,6 +77,18 @@ void require_messages_for_graphs(const TrainingOptions& o, Communicator& world) 
               "", "start a rank a device, or use --cuda-graph-impl none");
 }
 
+// Whose kernels attention has; what was asked for and is not there is a warning.
+void say_attention(const TrainingOptions& o, Device device) {
+  std::string words = ops::attention_kernels(device, o.attention_mode.kernels);
+  const bool is_cudnn = !words.starts_with("our own");
+  if (is_cudnn && o.compute() == DType::f32) words = "our own (cuDNN's are for bf16 and fp16)";
+  else if (is_cudnn && o.model.attention_dropout > 0) words = "our own (cuDNN's have no --attention-dropout of ours)";
+  if (o.attention_backend == "fused" && words.starts_with("our own"))
+    log::warn("--attention-backend fused: attention has {} on {}", words, device_text(device));
+  else
+    log::info("attention: kernels are {} on {}", words, device_text(device));
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const TrainerHooks& looking)
@@ -96,6 +109,7 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
   if (speaks() && model.fp8.on() && device.kind != DeviceKind::cpu)
     log::info("fp8: products are {} on {}",
               ops::fp8_products(device, model.fp8.recipe == Fp8Spec::Recipe::blockwise), device_text(device));
+  if (speaks() && device.kind != DeviceKind::cpu) say_attention(o, device);
   if (speaks() && !o.trace.empty()) require_place(o.trace, metrics_path(o));
   if (speaks())
     for (const auto& notice : o.notices) log::warn("{}", notice);
@@ -167,7 +181,7 @@ void TrainingRun::build(const std::vector<ParamSpec>& specs, const MemoryPlan& p
   }
   executor = std::make_unique<Executor>(
       ExecutorParts{stream, groups, *store, o.seed, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes),
-                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr, o.gemm_mode,
+                    buffers, loss_scaler.on_device(), model.fp8.on() ? &fp8 : nullptr, o.gemm_mode, o.attention_mode,
                     o.emulated_ms ? &*o.emulated_ms : nullptr, o.host_layers, o.graph_warmup, o.tp_overlap},
       models, o.batch, device);
 }

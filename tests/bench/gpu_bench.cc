@@ -95,6 +95,10 @@ struct Bench {
   }
 
   void row(const std::string& name, ops::Cost cost, const std::function<void()>& work, double wanted = 0) {
+    line(name, cost, work, wanted);
+    memory.clear();
+  }
+  void line(const std::string& name, ops::Cost cost, const std::function<void()>& work, double wanted) {
     const double s = seconds(work);
     const bool flops = cost.flop / std::max(peak, 1.0) > cost.bytes / std::max(copy, 1.0);
     const double reached = (flops ? cost.flop : cost.bytes) / s, limit = flops ? peak : copy;
@@ -110,7 +114,6 @@ struct Bench {
                  "{{\"op\":\"{}\",\"ms\":{:.5f},\"reached\":{:.2f},\"unit\":\"{}\",\"limit\":{:.2f},\"share\":{:.4f},"
                  "\"wanted\":{:.3f}}}\n",
                  name, s * 1e3, reached / scale, unit, limit / scale, reached / limit, wanted);
-    memory.clear();
   }
   I size(I large, I little) const { return small ? little : large; }
 };
@@ -196,7 +199,13 @@ void fp8_products(Bench& b) {
   }
 }
 
-void attention(Bench& b, I dim) {
+// By kernels of ours, or by cuDNN's.
+void attention(Bench& b, I dim, ops::AttentionKernels kernels) {
+  const bool is_ours = kernels == ops::AttentionKernels::ours;
+  if (const std::string words = ops::attention_kernels(kGpu, kernels); !is_ours && words.starts_with("our own")) {
+    std::printf("%-34s not run: attention is %s\n", fmt::format("cuDNN attention d {}", dim).c_str(), words.c_str());
+    return;
+  }
   const I length = b.size(8192, 96), sequences = 2, heads = b.size(2048, 128) / dim, t = length * sequences;
   const View q = b.memory.normal(DType::bf16, {t, heads, dim}), k = b.memory.normal(DType::bf16, {t, heads, dim}),
              v = b.memory.normal(DType::bf16, {t, heads, dim}), dout = b.memory.normal(DType::bf16, {t, heads, dim}),
@@ -206,10 +215,18 @@ void attention(Bench& b, I dim) {
   ops::AttentionShape s;
   s.cu_q = s.cu_k = b.memory.integers({sequences + 1}, [&](I i) { return i * length; });
   s.scale = 0.1f;
+  s.mode.kernels = kernels;
+  s.lengths = {length, length, true};
   ops::Cost cost = ops::attention_cost(length, length, heads, dim, true, 2);
   cost = cost + cost;
   const auto forward = [=, &b] { ops::attention_forward(b.stream, {q, k, v, out, lse, s}); };
   const auto backward = [=, &b] { ops::attention_backward(b.stream, {q, k, v, out, lse, dout, dq, dk, dv, s}); };
+  if (!is_ours) {
+    b.line(fmt::format("cuDNN attention forward d {}", dim), cost, forward, dim == 128 ? 550e12 / b.peak : 0);
+    cost.flop *= 2.5;
+    b.row(fmt::format("cuDNN attention backward d {}", dim), cost, backward, dim == 128 ? 450e12 / b.peak : 0);
+    return;
+  }
   const double f = b.seconds(forward);
   std::printf("%-34s %10.4f ms %10.1f TFLOP/s\n", fmt::format("  of it forward, d {}", dim).c_str(), f * 1e3,
               cost.flop / f / 1e12);
@@ -346,8 +363,8 @@ int main(int argc, char** argv) {
     limits(b);
     products(b);
     fp8_products(b);
-    attention(b, 128);
-    attention(b, 64);
+    for (I dim : {128, 64})
+      for (auto kernels : {ops::AttentionKernels::ours, ops::AttentionKernels::cudnn}) attention(b, dim, kernels);
     rows(b);
     flat(b);
     if (b.json) std::fclose(b.json);

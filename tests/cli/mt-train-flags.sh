@@ -54,6 +54,9 @@ expect 3 "cuda-graph-impl local with sharded gradients" mt-train --dry-run "${ti
 expect 0 "--cuda-gemm-autotune does nothing beside --deterministic-mode" mt-train --dry-run "${tiny[@]}" --device cuda \
   --cuda-gemm-autotune 4 --deterministic-mode
 expect 0 "--cuda-f32-precision does nothing without --device cuda" mt-train --dry-run "${tiny[@]}" --cuda-f32-precision tf32
+expect 0 "--attention-backend does nothing without --device cuda" mt-train --dry-run "${tiny[@]}" --attention-backend fused
+expect 0 "" mt-train --dry-run "${tiny[@]}" --device cuda --attention-backend fused
+expect 2 "flesh" mt-train --dry-run "${tiny[@]}" --attention-backend flesh
 expect 2 "tf31" mt-train --dry-run "${tiny[@]}" --cuda-f32-precision tf31
 expect 3 "tp-comm-overlap without sequence-parallel, whose messages it is about; try --sequence-parallel" \
   mt-train --dry-run "${tiny[@]}" --tensor-model-parallel-size 2 --tp-comm-overlap

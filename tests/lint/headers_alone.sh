@@ -12,9 +12,9 @@ check() {
     { echo "$1 does not compile alone"; return 255; }
 }
 export -f check
-# CUDA headers need nvcc; they are compiled with their sources. Those of mpi/ need an MPI.
+# CUDA headers need nvcc or the toolkit; they are compiled with their sources. Those of mpi/ need an MPI.
 without_mpi=()
 echo '#include <mpi.h>' | "$compiler" -fsyntax-only $flags -x c++ - 2> /dev/null || without_mpi=(-not -path '*/mpi/*')
-{ find . -name '*.h' -not -path '*/cuda/*' -not -path '*/nccl/*' "${without_mpi[@]}" | sed 's|^\./||'
+{ find . -name '*.h' -not -path '*/cuda/*' -not -path '*/cudnn/*' -not -path '*/nccl/*' "${without_mpi[@]}" | sed 's|^\./||'
   (cd "$generated" && find base -name '*.h'); } | sort |
   xargs -P "$(nproc)" -I{} bash -c 'check {}'

@@ -18,11 +18,11 @@ while read -r file; do
   done
 done < <(files -not -path 'tests/golden/*')  # where other programs name files
 
-switches="$(files \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \) | grep -Ev '^lib/[^/]+/(cpu|cuda|mpi|nccl)/' |
+switches="$(files \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \) | grep -Ev '^lib/[^/]+/(cpu|cuda|cudnn|mpi|nccl)/' |
   xargs grep -nE '^[ \t]*#[ \t]*(if|ifdef|ifndef|elif).*\bMT_[A-Z]' || true)"
 if [ -n "$switches" ]; then
   echo "$switches"
-  echo "#if MT_*: only in lib/*/{cpu,cuda,mpi,nccl}/ and base/features.h; elsewhere ask mt::kHaveMpi and the like"
+  echo "#if MT_*: only in lib/*/{cpu,cuda,cudnn,mpi,nccl}/ and base/features.h; elsewhere ask mt::kHaveMpi and the like"
   bad=1
 fi
 

@@ -3,6 +3,7 @@
 // and the same bits every time. The scores of the first lie transposed in the registers, so that they are at once the
 // left operand of what follows.
 #include "ops/cuda/attention_tiles.h"
+#include "ops/cuda/cudnn_attention.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/reduce.h"
 
@@ -270,6 +271,7 @@ __global__ void row_deltas(Heads dout, Heads out, Count rows, int heads, int dim
 }  // namespace
 
 void attention_backward(const Stream& stream, const AttentionBackwardArgs& args) {
+  if (cudnn_attention_backward(stream, args)) return;
   AttentionBackwardArgs g = args;
   const Count tq = g.q.dim(0), heads = g.q.dim(1), rows = tq * heads;
   bool tiles = fits_tiles(g.q) && fits_tiles(g.k) && fits_tiles(g.v) && g.shape.scale > 0;

@@ -1,8 +1,9 @@
 // Flash attention on the tensor cores: a block of threads has kQueries rows of one head and goes over the keys it sees
 // in tiles, keeping per row the running maximum, sum and unnormalised output in registers.
 // Keys of tile j + 1 arrive while values j are multiplied, values j while scores j are made.
-// A kernel for sm_90a's own matrix instructions would stand beside this one, chosen in attention_forward.
+// A kernel for sm_90a's own matrix instructions would stand beside this one, chosen in attention_forward, as cuDNN's is.
 #include "ops/cuda/attention_tiles.h"
+#include "ops/cuda/cudnn_attention.h"
 #include "ops/cuda/kernels.h"
 
 namespace mt::ops::cuda {
@@ -229,7 +230,7 @@ __global__ void merge_rows(MergeArgs g) {
 }  // namespace
 
 void attention_forward(const Stream& stream, const AttentionForwardArgs& g) {
-  if (g.q.size() == 0) return;
+  if (g.q.size() == 0 || cudnn_attention_forward(stream, g)) return;
   const bool tiles = fits_tiles(g.q) && fits_tiles(g.k) && fits_tiles(g.v) && fits_pairs(g.out) && g.shape.scale > 0;
   if (!tiles) return plain_attention_forward(stream, g);
   const bool is_bf16 = g.q.dtype == DType::bf16, drops = g.shape.dropout.p > 0;
