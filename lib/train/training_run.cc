@@ -84,7 +84,7 @@ void say_attention(const TrainingOptions& o, Device device) {
   if (is_cudnn && o.compute() == DType::f32) words = "our own (cuDNN's are for bf16 and fp16)";
   else if (is_cudnn && o.model.attention_dropout > 0) words = "our own (cuDNN's have no --attention-dropout of ours)";
   if (o.attention_backend == "fused" && words.starts_with("our own"))
-    log::warn("--attention-backend fused: attention has {} on {}", words, device_text(device));
+    log::warn("--attention-backend fused: attention kernels are {} on {}", words, device_text(device));
   else
     log::info("attention: kernels are {} on {}", words, device_text(device));
 }
