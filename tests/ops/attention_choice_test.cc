@@ -1,6 +1,8 @@
 // Which attention goes to cuDNN: a question about arguments alone.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "ops/attention.h"
 
 namespace mt::ops {

@@ -2,6 +2,10 @@
 // it, and a driver or what the toolkit has in its place, but no device.
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include <fmt/format.h>
+
 #include "ops/cuda/sdpa_plan.h"
 
 namespace mt::ops::cuda {
