@@ -59,6 +59,9 @@ cmp tp.steps host.steps || fail "NCCL and messages through the host differ"
 train overlapped "${llama[@]}" --device cuda --local-ranks 4 --tensor-model-parallel-size 2 --micro-batch-size 1 \
   --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --deterministic-mode
 close cpu-llama overlapped 6 1e-5 1e-4
+train graphs "${llama[@]}" --device cuda --local-ranks 2 --tensor-model-parallel-size 2 --sequence-parallel \
+  --cuda-graph-impl local --cuda-graph-warmup-steps 1
+cmp tp.steps graphs.steps || fail "graphs change what is trained"
 # Where ranks share a device the host carries the messages, or it is refused.
 export MT_EMULATION_DEVICES=1
 train shared "${llama[@]}" --device cuda --local-ranks 2 --tensor-model-parallel-size 2 --sequence-parallel
@@ -66,6 +69,8 @@ grep -q "go through the host: ranks share a device" shared.log || fail "not said
 cmp tp.steps shared.steps || fail "one device and two differ"
 expect 3 "NCCL cannot be used: ranks share a device" "$emulated" "${tiny[@]}" --device cuda --local-ranks 2 \
   --distributed-backend nccl
+expect 3 "messages inside graphs go over NCCL alone" "$emulated" "${tiny[@]}" "${llama[@]}" --device cuda --local-ranks 2 \
+  --tensor-model-parallel-size 2 --cuda-graph-impl local
 unset MT_EMULATION_DEVICES
 expect 2 "one of nccl, mpi, gloo" "$emulated" "${tiny[@]}" --device cuda --distributed-backend ucc
 
