@@ -190,10 +190,10 @@ SubLayer attention_layer(const ParameterStore& params, const Row& row, int unit,
   s.backward_weight = {
       {K::start, "gather", [a](Ctx& c, Flow& f) { start_gather(c, f, member(f, a.norm.normed), f.full); }},
       {K::compute, "proj",
-       [a](Ctx& c, Flow& f) { linear_backward_weight(c, a.proj_product, f.dz_full, member(f, a.context)); }},
+       [a](Ctx& c, Flow& f) { linear_backward_weight(c, f, a.proj_product, f.dz_full, member(f, a.context)); }},
       {K::await, "gather", await_gather},
       {K::compute, "qkv",
-       [a](Ctx& c, Flow& f) { linear_backward_weight(c, a.qkv_product, f.dinner, f.full); }},
+       [a](Ctx& c, Flow& f) { linear_backward_weight(c, f, a.qkv_product, f.dinner, f.full); }},
   };
   take_recompute(s, "qkv", "attention");
   return s;

@@ -15,7 +15,7 @@ constexpr const char* kNames[] = {"x", "weight", "dy"};
 constexpr float kNothing = -1;
 }  // namespace
 
-Fp8State::Fp8State(const ModelSpec& model, Device device) : spec_(model.fp8) {
+Fp8State::Fp8State(const ModelSpec& model, Device device) : spec_(model.fp8), device_(device) {
   if (spec_.recipe != Fp8Spec::Recipe::delayed) return;
   const int units = num_units(model);
   names_.resize(static_cast<std::size_t>(units * kCells));
@@ -39,7 +39,28 @@ View Fp8State::cell(const Tensor& table, int unit, int product, Fp8Operand opera
   return table.view().rows(at, at + 1);
 }
 
+Fp8State::Weight& Fp8State::weight(int unit, int product, std::int64_t rows, std::int64_t columns, DType dtype) {
+  Weight& w = weights_[{unit, product}];
+  if (!w.memory.view())
+    w.memory = Tensor(device_, DType::u8, {fp8_weight_bytes(spec_, rows, columns, bytes_of(dtype, 1))});
+  return w;
+}
+
+void Fp8State::forget_weights() {
+  for (auto& [place, w] : weights_) {
+    w.copies = {};
+    w.noted = w.amax_known = false;
+  }
+}
+
+std::size_t Fp8State::weight_bytes() const {
+  std::size_t n = 0;
+  for (const auto& [place, w] : weights_) n += w.memory.bytes();
+  return n;
+}
+
 void Fp8State::end_step(Stream& stream, Communicator& world) {
+  forget_weights();
   if (names_.empty()) return;
   if (world.size() > 1) world.all_reduce(stream, seen_, Reduce::max).wait(stream);
   ops::amax_history(stream, {.history = history_, .seen = seen_, .used = used_, .most_recent = spec_.most_recent});
@@ -61,6 +82,7 @@ Json Fp8State::state(Stream& stream) const {
 }
 
 void Fp8State::restore(Stream& stream, const Json& state) {
+  forget_weights();
   if (names_.empty()) return;
   const std::size_t length = static_cast<std::size_t>(spec_.history), cells = names_.size();
   HostSide all(stream, history_.view().data, history_.bytes()), used(stream, used_.view().data, used_.bytes());

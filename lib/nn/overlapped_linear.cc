@@ -95,8 +95,8 @@ void linear_of_gathered(Ctx& ctx, Flow& flow, const Product& p, View full, View 
 }
 
 void linear_backward_input_of_gathered(Ctx& ctx, Flow& flow, const Product& p, View full, View dx) {
-  if (!flow.gathers_in_pieces) return linear_backward_input(ctx, p, full, dx);
-  as_it_comes(ctx, flow, full, dx, [&](View rows, View out) { linear_backward_input(ctx, p, rows, out); });
+  if (!flow.gathers_in_pieces) return linear_backward_input(ctx, flow, p, full, dx);
+  as_it_comes(ctx, flow, full, dx, [&](View rows, View out) { linear_backward_input(ctx, flow, p, rows, out); });
 }
 
 void linear_to_sum(Ctx& ctx, Flow& flow, const Product& p, View x) {
@@ -109,7 +109,7 @@ void linear_to_sum(Ctx& ctx, Flow& flow, const Product& p, View x) {
 void linear_backward_input_to_sum(Ctx& ctx, Flow& flow, const Product& p, View dy) {
   const View weight = ctx.params.weight(p.weight);
   flow.partial = partial_of(ctx, dy, weight.dim(1));
-  if (!ctx.tp_overlap.sum_dgrad || !can_cut(ctx, p)) return linear_backward_input(ctx, p, dy, flow.partial);
+  if (!ctx.tp_overlap.sum_dgrad || !can_cut(ctx, p)) return linear_backward_input(ctx, flow, p, dy, flow.partial);
   sum_in_pieces(ctx, flow, dy, weight, false);
 }
 

@@ -1,8 +1,8 @@
 #include "nn/parallel_linear.h"
 
 #include "base/error.h"
+#include "nn/fp8_product.h"
 #include "ops/arithmetic.h"
-#include "ops/fp8.h"
 #include "ops/gemm.h"
 #include "tensor/tensor.h"
 
@@ -56,78 +56,35 @@ void await_exchange(Ctx& ctx, Flow& flow) {
 
 namespace {
 
-// The direction a product sums over an operand in: along its rows' elements, or down its columns.
-enum class Sum : std::uint8_t { along, down };
-
-// How an operand of an fp8 product is rounded, with memory for its copy. A scale of the whole tensor is the same on all tp
-// ranks.
-ops::Fp8RoundArgs rounded(Ctx& ctx, const Product& p, Fp8Operand operand, View x, Sum sum) {
-  const Fp8Spec& spec = ctx.fp8->spec();
-  ops::Fp8RoundArgs args;
-  args.x = x;
-  args.out = allocate(ctx.scratch, x.dtype, x.shape);
-  args.format = operand == Fp8Operand::dy && spec.hybrid ? DType::e5m2 : DType::e4m3;
-  args.margin = spec.margin;
-  if (spec.recipe == Fp8Spec::Recipe::delayed) args.amax = ctx.fp8->used(p.unit, p.place, operand);
-  if (spec.recipe == Fp8Spec::Recipe::tensorwise) {
-    args.amax = allocate(ctx.scratch, DType::f32, {1});
-    ops::fill(ctx.stream, args.amax, 0);
-    ops::abs_max(ctx.stream, {.x = x, .out = args.amax});
-    if (ctx.groups.tp->size() > 1) ctx.groups.tp->all_reduce(ctx.stream, args.amax, Reduce::max).wait(ctx.stream);
-  }
-  args.block_rows = operand == Fp8Operand::weight || sum == Sum::down ? 128 : 1;
-  args.block_columns = operand == Fp8Operand::weight || sum == Sum::along ? 128 : 1;
-  return args;
-}
-
-void note(Ctx& ctx, const Product& p, Fp8Operand operand, View x) {
-  if (ctx.records && ctx.fp8->spec().recipe == Fp8Spec::Recipe::delayed)
-    ops::abs_max(ctx.stream, {.x = x, .out = ctx.fp8->seen(p.unit, p.place, operand)});
-}
-
 bool is_fp8(const Ctx& ctx, const Product& p) { return p.fp8 && ctx.fp8 != nullptr; }
 
 }  // namespace
 
 void linear(Ctx& ctx, const Product& p, View x, View y) {
-  const ArenaScope scope(ctx.scratch);
-  const View weight = ctx.params.weight(p.weight), bias = p.bias >= 0 ? ctx.params.weight(p.bias) : View();
-  if (!is_fp8(ctx, p))
-    return ops::gemm(ctx.stream, {.a = x, .b = weight, .c = y, .trans_b = true, .bias = bias, .mode = ctx.gemm_mode});
-  note(ctx, p, Fp8Operand::x, x);
-  note(ctx, p, Fp8Operand::weight, weight);
-  ops::fp8_gemm(ctx.stream, {.a = rounded(ctx, p, Fp8Operand::x, x, Sum::along),
-                             .b = rounded(ctx, p, Fp8Operand::weight, weight, Sum::along),
-                             .c = y,
-                             .bias = bias,
-                             .trans_b = true,
-                             .mode = ctx.gemm_mode});
+  if (is_fp8(ctx, p)) return fp8_linear(ctx, p, x, y);
+  const View bias = p.bias >= 0 ? ctx.params.weight(p.bias) : View();
+  ops::gemm(ctx.stream, {.a = x,
+                         .b = ctx.params.weight(p.weight),
+                         .c = y,
+                         .trans_b = true,
+                         .bias = bias,
+                         .mode = ctx.gemm_mode});
 }
 
-void linear_backward_input(Ctx& ctx, const Product& p, View dy, View dx) {
-  const ArenaScope scope(ctx.scratch);
-  const View weight = ctx.params.weight(p.weight);
-  if (!is_fp8(ctx, p)) return ops::gemm(ctx.stream, {.a = dy, .b = weight, .c = dx, .mode = ctx.gemm_mode});
-  note(ctx, p, Fp8Operand::dy, dy);
-  ops::fp8_gemm(ctx.stream, {.a = rounded(ctx, p, Fp8Operand::dy, dy, Sum::along),
-                             .b = rounded(ctx, p, Fp8Operand::weight, weight, Sum::down),
-                             .c = dx,
-                             .mode = ctx.gemm_mode});
+void linear_backward_input(Ctx& ctx, Flow& flow, const Product& p, View dy, View dx) {
+  if (is_fp8(ctx, p)) return fp8_backward_input(ctx, flow, p, dy, dx);
+  ops::gemm(ctx.stream, {.a = dy, .b = ctx.params.weight(p.weight), .c = dx, .mode = ctx.gemm_mode});
 }
 
-void linear_backward_weight(Ctx& ctx, const Product& p, View dy, View x) {
-  const ArenaScope scope(ctx.scratch);
+void linear_backward_weight(Ctx& ctx, Flow& flow, const Product& p, View dy, View x) {
   if (p.bias >= 0) ops::column_sum(ctx.stream, {.x = dy, .out = ctx.params.grad(p.bias)});
-  const View dw = ctx.params.grad(p.weight, p.slot);
-  if (!is_fp8(ctx, p) || !ctx.fp8->spec().weight_gradients)
-    return ops::gemm(
-        ctx.stream, {.a = dy, .b = x, .c = dw, .trans_a = true, .accumulate = true, .mode = ctx.gemm_mode});
-  ops::fp8_gemm(ctx.stream, {.a = rounded(ctx, p, Fp8Operand::dy, dy, Sum::down),
-                             .b = rounded(ctx, p, Fp8Operand::x, x, Sum::down),
-                             .c = dw,
-                             .trans_a = true,
-                             .accumulate = true,
-                             .mode = ctx.gemm_mode});
+  if (is_fp8(ctx, p) && ctx.fp8->spec().weight_gradients) return fp8_backward_weight(ctx, flow, p, dy, x);
+  ops::gemm(ctx.stream, {.a = dy,
+                         .b = x,
+                         .c = ctx.params.grad(p.weight, p.slot),
+                         .trans_a = true,
+                         .accumulate = true,
+                         .mode = ctx.gemm_mode});
 }
 
 int require_param(const ParameterStore& params, const std::string& name) {

@@ -36,10 +36,11 @@ struct Product {
 
 // y = x·Wᵀ (+ bias). y is overwritten.   cost  2·T·in·out flop
 void linear(Ctx& ctx, const Product& product, View x, View y);
-// dx = dy·W
-void linear_backward_input(Ctx& ctx, const Product& product, View dy, View dx);
+// dx = dy·W. An fp8 product leaves dy's copy for the weight gradient in the flow.
+void linear_backward_input(Ctx& ctx, Flow& flow, const Product& product, View dy, View dx);
 // dW += dyᵀ·x in the weight's gradient slot, and dbias += column sums of dy.
-void linear_backward_weight(Ctx& ctx, const Product& product, View dy, View x);
+//   needs  the flow and dy of linear_backward_input
+void linear_backward_weight(Ctx& ctx, Flow& flow, const Product& product, View dy, View x);
 
 // Index of a parameter this rank must hold; a missing one is a bug.
 int require_param(const ParameterStore& params, const std::string& name);

@@ -43,6 +43,7 @@ struct Flow {
 
   // Between segments; set and read by the sub-layer alone.
   View full, partial, sum, dz, dz_full, dinner, statistics;
+  ops::Fp8Matrix rounded_dy[2];  // by product (nn/fp8_product.h): dy for the weight gradient, too
   Handle pending;
   std::vector<Handle> gathering, summing;  // of nn/parallel_linear.h: a message each, or the pieces of one
   bool gathers_in_pieces = false;          // its product awaits them

@@ -109,7 +109,7 @@ SubLayer vocab_parallel_loss(const ParameterStore& params, const ModelSpec& mode
       {K::start, "gather", [h](Ctx& c, Flow& f) { start_gather(c, f, member(f, h.norm.normed), f.full); }},
       {K::await, "gather", await_gather},
       {K::compute, "logits",
-       [h](Ctx& c, Flow& f) { linear_backward_weight(c, h.product, member(f, h.logits), f.full); }},
+       [h](Ctx& c, Flow& f) { linear_backward_weight(c, f, h.product, member(f, h.logits), f.full); }},
   };
   return s;
 }

@@ -8,6 +8,7 @@
 // Code: ops/fp8.cc, ops/cpu/fp8.cc, ops/cpu/fp8_gemm.cc, ops/cuda/fp8_gemm.cu. Tests: tests/ops/fp8_test.cc,
 // fp8_gemm_test.cc.
 
+#include <array>
 #include <string>
 
 #include "device/stream.h"
@@ -65,38 +66,78 @@ MT_HD inline void next_amax(float* history, std::int64_t length, std::int64_t st
   *used = most;
 }
 
+// ---- products ----------------------------------------------------------------------------------------------------------
+
+// What shares a scale: a matrix, 128 elements of the sum, or 128x128.
+enum class Fp8Scaling : std::uint8_t { tensor, lines, squares };
+// What a copy is made of: numbers of x's dtype that lie as x's do; or fp8 that lies along the sum, its scales behind it.
+enum class Fp8Form : std::uint8_t { rounded, bytes };
+
+// A matrix as products take it: rounded once, for as many of them as there are.
+struct Fp8Matrix {
+  std::int64_t rows = 0, columns = 0;  // of x
+  DType dtype = DType::bf16;           // of x: bf16 or f32
+  DType format = DType::e4m3;
+  Fp8Scaling scaling = Fp8Scaling::tensor;
+  struct Copy {
+    View memory;  // absent: there is none. At least fp8_copy_bytes, on a border of 16 bytes
+    Fp8Form form = Fp8Form::rounded;
+  };
+  Copy along, down;  // for sums along its rows, and down its columns
+
+  const Copy& copy(bool along_rows) const { return along_rows ? along : down; }
+  std::int64_t outer(bool along_rows) const { return along_rows ? rows : columns; }
+  std::int64_t inner(bool along_rows) const { return along_rows ? columns : rows; }
+};
+// A copy in bytes of 8 bits is never more than one in x's dtype, where the sum is of 16 elements or more.
+std::int64_t fp8_copy_bytes(const Fp8Matrix& m, Fp8Form form, bool along_rows);
+
+struct Fp8QuantizeArgs {
+  View x;        // [rows, columns], last stride 1
+  Fp8Matrix to;  // copies with memory are made. Both may lie in the same memory where both are rounded and without lines
+  View amax;     // f32 [1], with Fp8Scaling::tensor
+  int margin = 0;
+  View seen;  // f32 [1]: becomes max(seen, max|x|), as by abs_max. Absent: is not asked for
+};
+// The numbers of a copy are those of fp8_round.
+//   cost  x read once for all copies of bytes and `seen`; once more for each that is rounded
+void fp8_quantize(Stream& stream, const Fp8QuantizeArgs& args);
+
 struct Fp8GemmArgs {
-  Fp8RoundArgs a;  // a.x [m, k], or [k, m] with trans_a; a.out is memory for a copy, what is in it later is undefined
-  Fp8RoundArgs b;  // b.x [k, n], or [n, k] with trans_b
-  View c, bias;    // of GemmArgs, as are the rest
+  Fp8Matrix a;   // [m, k], or [k, m] with trans_a
+  Fp8Matrix b;   // [k, n], or [n, k] with trans_b
+  View c, bias;  // of GemmArgs, as are the rest
   bool trans_a = false, trans_b = false, accumulate = false;
   GemmMode mode = {};
 };
-// C = round(op(A))·round(op(B)) (+ bias) (+ C): the product of operands as fp8_round gives them.
-//
-// Where the device multiplies fp8, both copies are fp8 (laid out along the sum) with their scales beside them, in half the
-// memory, and the product is cuBLASLt's. The terms are then the same, exactly; the sum is the tensor cores', which keep
-// less than f32 between their steps. Nothing is read by the host. That is so on CUDA for
-//   a scale a tensor  compute capability 8.9 and above: both operands by an amax, not both e5m2
-//   blocks            compute capability 9.x: 128 along the sum or 128x128, not both 128x128; m and n multiples of 4
-// and a k of a multiple of 16 and rows of c on borders of 16 bytes. Elsewhere, and on a CPU, the copies are rounded in
-// their own dtype and multiplied by gemm.
-//   needs  as gemm and fp8_round, in two dims; copies on borders of 16 bytes   cost  fp8_gemm_cost
+
+// The form both copies of a product must have on the stream's device: bytes where it multiplies fp8. Those lie in half the
+// memory, and the product is cuBLASLt's. Its terms are the same, exactly; its sum is the tensor cores', which keep less than
+// f32 between their steps. So it is on CUDA for
+//   a scale a tensor  compute capability 8.9 and above, not both e5m2
+//   lines, squares    compute capability 9.x, not both squares; m and n multiples of 4
+// and a k of a multiple of 16 and rows of c on borders of 16 bytes.
+//   needs  as fp8_gemm; of memory the borders alone count, so that it may stand for other memory. Nothing is launched
+//   cost   the first time, the library's search
+Fp8Form fp8_form(Stream& stream, const Fp8GemmArgs& args);
+
+// C = op(A)·op(B) (+ bias) (+ C) of what fp8_quantize made of A and B. Of rounded copies it is gemm.
+//   needs  as gemm, in two dims; the copies along the sum, in the form of fp8_form, or both rounded   cost  fp8_gemm_cost
 void fp8_gemm(Stream& stream, const Fp8GemmArgs& args);
-// The product of both copies, once they are rounded in their own dtype.
-inline GemmArgs gemm_of_copies(const Fp8GemmArgs& g) {
-  return {.a = g.a.out,
-          .b = g.b.out,
-          .c = g.c,
-          .trans_a = g.trans_a,
-          .trans_b = g.trans_b,
-          .accumulate = g.accumulate,
-          .bias = g.bias,
-          .mode = g.mode};
-}
+// The product of rounded copies.
+GemmArgs gemm_of_copies(const Fp8GemmArgs& g);
 Cost fp8_gemm_cost(const Fp8GemmArgs& args);
 
-// Which of the two it is on this device where shapes fit, as words for people: "fp8", "bf16, of operands rounded to fp8".
+// What of a quantization is fp8_round's: its rounded copies, once where both lie in the same memory; others without `out`.
+std::array<Fp8RoundArgs, 2> rounded_copies(const Fp8QuantizeArgs& args);
+
+// A kernel of no launch: where the answer of fp8_form goes.
+struct Fp8FormArgs {
+  const Fp8GemmArgs& product;
+  Fp8Form& form;
+};
+
+// Which form it is on this device where shapes fit, as words for people: "fp8", "bf16, of operands rounded to fp8".
 std::string fp8_products(Device device, bool blocks);
 
 }  // namespace mt::ops

@@ -5,9 +5,9 @@
 // A linear layer with weight W [out, in]:  y = gemm(x, W, trans_b)   dx = gemm(dy, W)   dW += gemm(dy, x, trans_a)
 // Sums are in f32, rounded once to C's dtype. On the CPU the work is cut into tiles that depend on (m, n, k) alone, so
 // the bits do not depend on the number of threads.
-// A bias is fused, an activation is not: the library's GELU has other bits than ours (ops/scalar.h), and an activation that is
-// made again from what was saved must be the one that was. Nor is the gradient of a bias: the library would write it, where
-// ours is added up over micro-batches.
+// A bias is fused; a GELU is where it may be, in ops/gemm_gelu.h: the library's has other bits than ours (ops/scalar.h), and one
+// that is made again from what was saved must be the one that was. The gradient of a bias is not: the library would write it,
+// where ours is added up over micro-batches.
 // Code: ops/gemm.cc, ops/cpu/gemm.cc, ops/cuda/gemm.cu over ops/cuda/matmul.h. Tests: tests/ops/gemm_test.cc.
 
 #include "device/stream.h"

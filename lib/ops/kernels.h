@@ -13,6 +13,7 @@
 #include "ops/embedding.h"
 #include "ops/fp8.h"
 #include "ops/gemm.h"
+#include "ops/gemm_gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/momentum.h"
 #include "ops/rms_norm.h"
@@ -42,7 +43,8 @@ struct FillArgs {
   X(cross_entropy_sum, CrossEntropySumArgs) X(cross_entropy_loss, CrossEntropyLossArgs) X(adamw, AdamwArgs)     \
   X(adamw_largest, AdamwLargestArgs) X(sgd, SgdArgs) X(lion, LionArgs) X(muon_momentum, MuonMomentumArgs)       \
   X(sum_squares, SumSquaresArgs) X(inverse_norm, InverseNormArgs) X(moment_scales, MomentScalesArgs)            \
-  X(abs_max, AbsMaxArgs) X(fp8_round, Fp8RoundArgs) X(fp8_gemm, Fp8GemmArgs) X(amax_history, AmaxHistoryArgs)
+  X(abs_max, AbsMaxArgs) X(fp8_round, Fp8RoundArgs) X(fp8_quantize, Fp8QuantizeArgs) X(fp8_form, Fp8FormArgs)   \
+  X(fp8_gemm, Fp8GemmArgs) X(amax_history, AmaxHistoryArgs) X(gemm_gelu, GemmGeluArgs)
 
 struct Kernels {
 #define MT_FIELD(name, Args) Kernel<Args> name;

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "layout/fp8_spec.h"
 #include "layout/host_activations.h"
 #include "layout/recompute.h"
 #include "layout/saved_tensors.h"
@@ -108,20 +109,34 @@ struct LayerBytes {
   std::int64_t kept = 0;                                      // of a split backward, but dx
   std::int64_t forward = 0, backward = 0, input = 0, weight = 0, recompute = 0;  // scratch of its passes
   std::int64_t rounded = 0;  // operands of fp8 products of the forward
+  std::int64_t rounded_weights = 0;
   bool head = false, on_host = false;
 };
 
-// Rounded copies of both operands of an fp8 product: the most of any product of each pass, wherever in it that is.
+// Rounded copies of the operands of fp8 products, as nn/fp8_product.h makes them: in scratch the most of any product of each
+// pass, wherever in it that is; dy's until the weight gradient; weights kept from micro-batch to micro-batch.
 struct RoundedBytes {
-  std::int64_t forward = 0, input = 0, weight = 0;
+  std::int64_t forward = 0, input = 0, weight = 0, kept = 0, weights = 0;
 };
 RoundedBytes rounded_bytes(const ModelSpec& model, const Row& row, const Widths& w, const Sizes& s) {
   if (!row.fp8) return {};
-  const std::int64_t amax = model.fp8.recipe == Fp8Spec::Recipe::tensorwise ? 2 * kLine : 0;
-  const std::int64_t in = line(bytes_of(s.compute, w.inner * s.c)), out = line(bytes_of(s.compute, w.middle * s.c));
-  return {std::max(s.full(s.c) + in, s.full(w.middle) + out) + amax,
-          std::max(s.full(s.c) + out, s.full(w.inner) + in) + amax,
-          model.fp8.weight_gradients ? s.full(s.c) + std::max(s.full(w.inner), s.full(w.middle)) + amax : 0};
+  const Fp8Spec& fp8 = model.fp8;
+  const std::int64_t element = bytes_of(s.compute, 1), c = s.c;
+  const std::int64_t amax = fp8.recipe == Fp8Spec::Recipe::tensorwise ? 2 * kLine : 0;
+  const auto weight = [&](std::int64_t out, std::int64_t in) {
+    return fp8.keep_weights ? 0 : line(bytes_of(s.compute, out * in));
+  };
+  const bool lines = fp8.recipe == Fp8Spec::Recipe::blockwise;
+  const auto along = [&](std::int64_t width) { return lines || !fp8.weight_gradients ? s.full(width) : 0; };
+  const auto pair = [&](std::int64_t width) { return lines ? s.full(width) : fp8_pair_bytes(s.t, width, element, false); };
+  RoundedBytes r;
+  r.forward = amax + std::max(s.full(c) + weight(w.inner, c), s.full(w.middle) + weight(c, w.middle));
+  r.input = amax + std::max(along(c) + weight(c, w.middle), along(w.inner) + weight(w.inner, c));
+  if (fp8.weight_gradients) r.weight = amax + std::max(s.full(c), s.full(w.middle));
+  if (fp8.weight_gradients) r.kept = pair(c) + pair(w.inner);
+  if (fp8.keep_weights)
+    r.weights = fp8_weight_bytes(fp8, w.inner, c, element) + fp8_weight_bytes(fp8, c, w.middle, element);
+  return r;
 }
 
 LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector<SavedTensor>& saved, int unit) {
@@ -148,14 +163,15 @@ LayerBytes layer_bytes(const ModelSpec& model, const Sizes& s, const std::vector
   }
   const Row& row = model.decoder().rows[static_cast<std::size_t>(unit - 1)];
   const Widths w = widths_of(row, s);
-  l.kept = s.dz(row.residual_dropout) + s.gathered() + s.full(w.inner);
+  const RoundedBytes r = rounded_bytes(model, row, w, s);
+  l.kept = s.dz(row.residual_dropout) + s.gathered() + s.full(w.inner) + r.kept;
   l.input = s.full(w.middle) + sum;
   l.forward = s.gathered() + sum;
-  const RoundedBytes r = rounded_bytes(model, row, w, s);
   l.backward = l.kept + l.input + std::max(r.input, l.weight + r.weight);
   l.forward += l.rounded = r.forward;
   l.input += r.input;
   l.weight += r.weight;
+  l.rounded_weights = r.weights;
   return l;
 }
 
@@ -262,6 +278,7 @@ MemoryPlan plan_rank(const ModelSpec& model, const ParallelSpec& parallel, const
     table = table || content.embedding;
     opened.emplace_back();
     for (const auto& l : layers) {
+      plan.fp8_weight_bytes += l.rounded_weights;
       opened.back().push_back(buckets_of(parameters, l.unit, l.head && model.tied && table, parallel.zero_stage, state));
       opened.back().back().again = l.again;
     }

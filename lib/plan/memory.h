@@ -38,9 +38,10 @@ struct MemoryPlan {
   std::int64_t other_bytes = 0;      // residual gradients, messages that leave, losses, tables
   std::vector<ChunkBytes> chunks;
   ArenaSizes arenas;  // with a lane
+  std::int64_t fp8_weight_bytes = 0;  // copies kept from micro-batch to micro-batch (nn/fp8_product.h)
   std::int64_t host_bytes = 0;  // in host memory beside an accelerator; not in the total
   std::int64_t total() const {
-    return weight_bytes + grad_bytes + bucket_bytes + optimizer_bytes + activation_bytes + scratch_bytes + other_bytes;
+    return weight_bytes + fp8_weight_bytes + grad_bytes + bucket_bytes + optimizer_bytes + activation_bytes + scratch_bytes + other_bytes;
   }
 };
 

@@ -52,6 +52,7 @@ class RankSizes {
             {"activation_bytes", m.activation_bytes},
             {"scratch_bytes", m.scratch_bytes + m.other_bytes},
             {"total_bytes", m.total()}};
+    if (m.fp8_weight_bytes > 0) j["fp8_weight_bytes"] = m.fp8_weight_bytes;
     if (m.host_bytes > 0) j["host_bytes"] = m.host_bytes;
     if (o_.async_save) {
       j["snapshot_bytes"] = bytes_to_write(model_, o_.parallel, at, state);

@@ -23,6 +23,10 @@ Fp8Spec fp8_spec_of(const TrainingOptions& o) {
     spec.first_bf16 = f.num_layers_at_start_in_bf16;
     spec.last_bf16 = f.num_layers_at_end_in_bf16;
   }
+  // Weights that come and go (ZeRO 3) leave nothing behind, a graph launches the same kernels for every micro-batch, and of a
+  // single one each copy is read once anyway.
+  spec.keep_weights = o.parallel.zero_stage < 3 && o.graph_warmup == 0 &&
+                      o.batch.global_batch > std::int64_t{o.batch.micro_batch} * o.parallel.dp;
   return spec;
 }
 

@@ -99,7 +99,9 @@ struct Bench {
     memory.clear();
   }
   void line(const std::string& name, ops::Cost cost, const std::function<void()>& work, double wanted) {
-    const double s = seconds(work);
+    timed_row(name, cost, seconds(work), wanted);
+  }
+  void timed_row(const std::string& name, ops::Cost cost, double s, double wanted) {
     const bool flops = cost.flop / std::max(peak, 1.0) > cost.bytes / std::max(copy, 1.0);
     const double reached = (flops ? cost.flop : cost.bytes) / s, limit = flops ? peak : copy;
     const char* unit = flops ? "TFLOP/s" : "GB/s";
@@ -167,35 +169,99 @@ void products(Bench& b) {
   }
 }
 
-// With everything that fp8 takes: largest magnitudes (of tensors), rounding, the product. Wanted: 1.25 times bf16's.
+// GPT's feed-forward around its GELU: the function at the end of both products, and after them.
+void gelu_products(Bench& b) {
+  const I tokens = b.size(8192, 32), h = b.size(4096, 64), f = 4 * h;
+  const View x = b.memory.normal(DType::bf16, {tokens, h}), w1 = b.memory.normal(DType::bf16, {f, h}),
+             w2 = b.memory.normal(DType::bf16, {h, f}), bias = b.memory.normal(DType::bf16, {f}),
+             p = b.memory.zeros(DType::bf16, {tokens, f}), y = b.memory.zeros(DType::bf16, {tokens, f});
+  const ops::GemmGeluArgs forward{{.a = x, .b = w1, .c = y, .trans_b = true, .bias = bias}, p},
+      backward{{.a = x, .b = w2, .c = y, .bias = {}}, p, true};
+  const ops::GemmArgs fc1{.a = x, .b = w1, .c = p, .trans_b = true, .bias = {}}, dfc2{.a = x, .b = w2, .c = y, .bias = {}};
+  b.timed_row("fc1 with GELU in it", ops::gemm_gelu_cost(forward), b.seconds([&] { ops::gemm_gelu(b.stream, forward); }), 0);
+  b.timed_row("fc1, then GELU", ops::gemm_gelu_cost(forward), b.seconds([&] {
+    ops::gemm(b.stream, fc1);
+    ops::activation_forward(b.stream, {p, bias, y});
+  }), 0);
+  b.timed_row("fc2 dx with GELU in it", ops::gemm_gelu_cost(backward), b.seconds([&] { ops::gemm_gelu(b.stream, backward); }), 0);
+  b.timed_row("fc2 dx, then GELU", ops::gemm_gelu_cost(backward), b.seconds([&] {
+    ops::gemm(b.stream, dfc2);
+    ops::activation_backward(b.stream, {p, bias, y, y, View()});
+  }), 0);
+  b.memory.clear();
+}
+
+// The operands of a linear layer's three products: x and dy rounded as nn/fp8_product.h does, each read once a direction or
+// once for both; the weight as it is in every micro-batch but a step's first.
+struct Fp8Layer {
+  ops::Fp8QuantizeArgs x_along, x_down, dy, w;
+  ops::Fp8GemmArgs pass[3];
+};
+
+Fp8Layer fp8_layer(Bench& b, const ops::GemmArgs (&g)[3], bool blocks) {
+  const auto operand = [&](const View& x, DType format, bool square, bool along, bool down) {
+    ops::Fp8QuantizeArgs q;
+    q.x = x;
+    q.to.rows = x.dim(0), q.to.columns = x.dim(1), q.to.dtype = x.dtype, q.to.format = format;
+    q.to.scaling = !blocks ? ops::Fp8Scaling::tensor : square ? ops::Fp8Scaling::squares : ops::Fp8Scaling::lines;
+    q.amax = b.memory.normal(DType::f32, {1});
+    q.seen = b.memory.zeros(DType::f32, {1});
+    if (along) q.to.along.memory = b.memory.zeros(x.dtype, x.shape);
+    if (down) q.to.down.memory = b.memory.zeros(x.dtype, x.shape);
+    return q;
+  };
+  Fp8Layer l{operand(g[0].a, DType::e4m3, false, true, false), operand(g[0].a, DType::e4m3, false, false, true),
+             operand(g[1].a, DType::e5m2, false, true, true), operand(g[0].b, DType::e4m3, true, true, true), {}};
+  l.x_down.seen = {};  // noted in the forward
+  const auto set = [&](int i, ops::Fp8QuantizeArgs& a, bool a_along, ops::Fp8QuantizeArgs& w, bool w_along) {
+    ops::Fp8GemmArgs& p = l.pass[i];
+    p = {.a = a.to, .b = w.to, .c = g[i].c, .bias = {}, .trans_a = g[i].trans_a, .trans_b = g[i].trans_b,
+         .accumulate = g[i].accumulate, .mode = g[i].mode};
+    const ops::Fp8Form form = ops::fp8_form(b.stream, p);
+    (a_along ? a.to.along : a.to.down).form = (w_along ? w.to.along : w.to.down).form = form;
+    p.a = a.to, p.b = w.to;
+  };
+  set(0, l.x_along, true, l.w, true);
+  set(1, l.dy, true, l.w, false);
+  set(2, l.dy, false, l.x_down, false);
+  ops::fp8_quantize(b.stream, l.w);
+  return l;
+}
+
+// A linear layer of fp8 products, with what rounding takes but for the weight's, beside the same in bf16. Wanted: 1.25 times
+// that.
 void fp8_products(Bench& b) {
   for (bool blocks : {false, true}) {
+    const char* name = blocks ? "blocks" : "tensor";
     std::printf("fp8, %s: products are %s\n", blocks ? "blocks" : "a scale a tensor",
                 ops::fp8_products(kGpu, blocks).c_str());
+    const ops::GemmArgs g[] = {layer_product(b, 0, DType::bf16), layer_product(b, 1, DType::bf16),
+                               layer_product(b, 2, DType::bf16)};
+    const Fp8Layer l = fp8_layer(b, g, blocks);
+    const auto bf16 = [&](int pass) { ops::gemm(b.stream, g[pass]); };
+    const auto fp8 = [&](int pass) {
+      if (pass != 2) ops::fp8_quantize(b.stream, pass == 0 ? l.x_along : l.dy);
+      else ops::fp8_quantize(b.stream, l.x_down);
+      ops::fp8_gemm(b.stream, l.pass[pass]);
+    };
+    const auto all = [](const auto& each) { return [each] { each(0), each(1), each(2); }; };
+    const double all_bf16 = b.seconds(all(bf16)), all_fp8 = b.seconds(all(fp8));
+    double one_bf16[3];
+    for (int pass = 0; pass < 3; ++pass) one_bf16[pass] = b.seconds([&] { bf16(pass); });
+    const ops::Cost cost = ops::gemm_cost(g[0]);
+    std::printf("%-34s %10.4f ms, in bf16 %.4f ms: %.2f times as fast, wanted 1.25\n",
+                fmt::format("linear forward and backward fp8 {}", name).c_str(), all_fp8 * 1e3, all_bf16 * 1e3,
+                all_bf16 / all_fp8);
+    if (b.json)
+      fmt::print(b.json, "{{\"op\":\"linear forward and backward fp8 {}\",\"ms\":{:.5f},\"bf16_ms\":{:.5f}}}\n", name,
+                 all_fp8 * 1e3, all_bf16 * 1e3);
+    b.timed_row(fmt::format("rounding of dy, both ways, {}", name), moved(4 * static_cast<double>(l.dy.x.size())),
+                b.seconds([&] { ops::fp8_quantize(b.stream, l.dy); }), 0);
     for (int pass = 0; pass < 3; ++pass) {
-      const ops::GemmArgs g = layer_product(b, pass, DType::bf16);
-      const ops::Cost cost = ops::gemm_cost(g);
-      const double bf16 = cost.flop / b.seconds([&] { ops::gemm(b.stream, g); });
-      ops::Fp8GemmArgs q;
-      q.a.x = g.a, q.b.x = g.b, q.c = g.c;
-      q.trans_a = g.trans_a, q.trans_b = g.trans_b, q.accumulate = g.accumulate;
-      if (pass > 0) q.a.format = DType::e5m2;
-      for (ops::Fp8RoundArgs* r : {&q.a, &q.b}) {
-        r->out = b.memory.zeros(r->x.dtype, r->x.shape);
-        if (!blocks) r->amax = b.memory.zeros(DType::f32, {1});
-      }
-      const bool down = pass == 2, square = pass < 2;  // the sum goes down tokens; b is a weight
-      q.a.block_rows = down ? 128 : 1, q.a.block_columns = down ? 1 : 128;
-      q.b.block_rows = square || down ? 128 : 1, q.b.block_columns = square || !down ? 128 : 1;
-      b.row(
-          fmt::format("{} fp8 {}", kPasses[pass], blocks ? "blocks" : "tensor"), cost,
-          [&b, q] {
-            for (const ops::Fp8RoundArgs* r : {&q.a, &q.b})
-              if (r->amax) ops::abs_max(b.stream, {.x = r->x, .out = r->amax});
-            ops::fp8_gemm(b.stream, q);
-          },
-          1.25 * bf16 / b.peak);
+      const double wanted = 1.25 * cost.flop / one_bf16[pass] / b.peak;
+      b.timed_row(fmt::format("{} fp8 {}", kPasses[pass], name), cost, b.seconds([&] { fp8(pass); }), wanted);
     }
+    b.memory.clear();
   }
 }
 
@@ -362,6 +428,7 @@ int main(int argc, char** argv) {
     }
     limits(b);
     products(b);
+    gelu_products(b);
     fp8_products(b);
     for (I dim : {128, 64})
       for (auto kernels : {ops::AttentionKernels::ours, ops::AttentionKernels::cudnn}) attention(b, dim, kernels);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -27,6 +28,8 @@ struct EmulatedMatmulDesc {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::optional<cudaDataType_t> bias_type;  // of the result, where it is not said
   const void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_leading = 0;
   const float *a_scale = nullptr, *b_scale = nullptr;
   cublasLtMatmulMatrixScale_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
                               b_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
@@ -73,6 +76,18 @@ void put(void* data, cudaDataType_t type, std::int64_t at, float x) {
 float to_tf32(float x) {
   const auto u = std::bit_cast<std::uint32_t>(x);
   return (u & 0x7f800000u) == 0x7f800000u ? x : std::bit_cast<float>((u + 0x1000u) & ~0x1fffu);
+}
+
+constexpr int kGelu = 32, kGeluBackward = 64;
+
+// In double: other bits than ours, as the library's are.
+float gelu(float v) {
+  const double x = static_cast<double>(v), u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+  return static_cast<float>(0.5 * x * (1 + std::tanh(u)));
+}
+float gelu_slope(float v) {
+  const double x = static_cast<double>(v), c = std::sqrt(2 / M_PI), t = std::tanh(c * (x + 0.044715 * x * x * x));
+  return static_cast<float>(0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x));
 }
 
 template <class T>
@@ -140,7 +155,10 @@ struct Work {
       for (std::int64_t i = 0; i < m; ++i) {
         float x = alpha * sum[size(i)];
         if (beta != 0) x += beta * get(c_data, c.type, item * c.stride + i + j * c.leading);
-        if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) x += get(desc.bias, desc.bias_type.value_or(d.type), i);
+        if ((desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) x += get(desc.bias, desc.bias_type.value_or(d.type), i);
+        const std::int64_t at = i + j * desc.aux_leading;
+        if ((desc.epilogue & kGelu) != 0) put(desc.aux, d.type, at, x), x = gelu(x);
+        if ((desc.epilogue & kGeluBackward) != 0) x *= gelu_slope(get(desc.aux, d.type, at));
         put(d_data, d.type, item * d.stride + i + j * d.leading, x);
       }
     }
@@ -167,7 +185,7 @@ bool fits_fp8(const EmulatedMatmulDesc& desc, const Side& a, const Side& b, cons
   const int here = capability();
   const bool types = is_fp8(a.layout.type) && is_fp8(b.layout.type) &&
                      !(a.layout.type == CUDA_R_8F_E5M2 && b.layout.type == CUDA_R_8F_E5M2) && !is_fp8(d.type);
-  const bool bias = desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+  const bool bias = (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) == 0 ||
                     desc.bias_type.value_or(d.type) == (d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF);
   const bool tn = desc.trans_a == CUBLAS_OP_T && desc.trans_b == CUBLAS_OP_N;
   const auto whole = [](std::int64_t count, cudaDataType_t t) { return count * bytes_of(t) % 16 == 0; };
@@ -178,14 +196,19 @@ bool fits_fp8(const EmulatedMatmulDesc& desc, const Side& a, const Side& b, cons
     scales = scales && here / 10 == 9 && a.outer() % 4 == 0 && b.outer() % 4 == 0 && a.scale && b.scale &&
              on_border(a.scale, 16) && on_border(b.scale, 16) &&
              !(a.mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F && b.mode == a.mode);
-  return here >= 89 && desc.compute == CUBLAS_COMPUTE_32F && types && bias && (tn || here / 10 == 10) && borders && scales;
+  const bool plain = (desc.epilogue & (kGelu | kGeluBackward)) == 0;  // ours are never asked for here
+  return here >= 89 && plain && desc.compute == CUBLAS_COMPUTE_32F && types && bias && (tn || here / 10 == 10) && borders && scales;
 }
 
 // The table of the other dtypes.
 bool fits(const EmulatedMatmulDesc& desc, const Side& a, const Side& b, const EmulatedLayout& d) {
   if (is_fp8(a.layout.type) || is_fp8(b.layout.type)) return fits_fp8(desc, a, b, d);
   const bool types = a.layout.type == b.layout.type && (d.type == CUDA_R_32F || d.type == a.layout.type);
-  const bool bias = desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc.bias_type.value_or(d.type) == d.type;
+  const bool bias = (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) == 0 || desc.bias_type.value_or(d.type) == d.type;
+  const bool gelu = (desc.epilogue & (kGelu | kGeluBackward)) != 0;
+  if (gelu && (d.type == CUDA_R_32F || d.batch > 1 || desc.aux == nullptr || !on_border(desc.aux, 16) ||
+               desc.aux_leading % 8 != 0 || desc.aux_leading < d.rows))
+    return false;
   const bool compute = desc.compute == CUBLAS_COMPUTE_32F || (a.layout.type == CUDA_R_32F && capability() >= 80);
   return types && bias && compute && !desc.a_scale && !desc.b_scale && !a.blocks() && !b.blocks() && a.depth() > 0;
 }
@@ -244,6 +267,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     case CUBLASLT_MATMUL_DESC_TRANSB: return take(desc->trans_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(desc->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(desc->aux_leading, value, bytes);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(desc->a_scale, value, bytes);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(desc->b_scale, value, bytes);
     case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: return take(desc->a_mode, value, bytes);
@@ -333,7 +358,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   auto& asked = mt::emulation::products_asked();
   if (asked.size() == 4096) asked.clear();  // nobody looks
   asked.push_back({work.a.layout.type, work.b.layout.type, work.d.type, desc->compute,
-                                             desc->a_mode, desc->b_mode, work.algorithm});
+                   desc->a_mode, desc->b_mode, work.algorithm, desc->epilogue});
   mt::emulation::queue(stream, [work] {
     for (std::int64_t i = 0; i < work.d.batch; ++i) work.run(i);
     const auto& times = mt::emulation::product_times();

@@ -2,9 +2,9 @@
 // Stands for the toolkit's cublasLt.h in the emulated backend: the calls that ops/cuda/ makes, and no others.
 //
 // Products are plain loops with f32 sums, queued on the emulated stream; tf32 rounds operands to ten bits of mantissa, fp8
-// sums a block of 128 before it is scaled. The tables of the library's documentation decide what is refused: dtypes that
+// sums a block of 128 before it is scaled; a GELU is of the f32 sum. The tables of the library's documentation decide what is refused: dtypes that
 // go together, "TN" and borders of 16 bytes for fp8, which scales on which compute capability, where scales and workspaces
-// lie, pointers on worse borders than the search was told.
+// lie, where a GELU's matrix lies, pointers on worse borders than the search was told.
 // Code: cublasLt.cc. Tests: self_test/cublaslt_test.cc, and tests/ops/gemm_test.cc, fp8_gemm_test.cc on the emulated backend.
 
 #include <cstddef>
@@ -23,7 +23,13 @@ enum cublasStatus_t {
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
-enum cublasLtEpilogue_t { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 };
+enum cublasLtEpilogue_t {
+  CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU_AUX = 32 | 128,
+  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 32 | 128 | 4,
+  CUBLASLT_EPILOGUE_DGELU = 64 | 128,
+};
 enum cublasLtMatmulMatrixScale_t {
   CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F = 0,
   CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F = 4,
@@ -34,6 +40,8 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
   CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
   CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
@@ -111,6 +119,7 @@ struct ProductAsked {
   cublasComputeType_t compute;
   cublasLtMatmulMatrixScale_t a_mode, b_mode;
   std::size_t algorithm;
+  cublasLtEpilogue_t epilogue;
 };
 std::vector<ProductAsked>& products_asked();
 

@@ -86,9 +86,12 @@ TEST_P(Fp8Products, AreTheSumsOfRoundedOperands) {
       Arena scratch(device);
       Tokens none;
       Ctx ctx{r.stream, r.groups, r.store, scratch, none, 1, Mode::train, nullptr, {}, {}, &state, true};
+      Arena kept(device);
+      Flow flow;
+      flow.kept = &kept;
       linear(ctx, p, x, y);
-      linear_backward_input(ctx, p, dy, dx);
-      linear_backward_weight(ctx, p, dy, x);
+      linear_backward_input(ctx, flow, p, dy, dx);
+      linear_backward_weight(ctx, flow, p, dy, x);
       const View grad = r.store.grad(weight), dw = d.zeros(grad.dtype, grad.shape);
       copy_bytes(r.stream, dw.data, grad.data, grad.bytes());
       r.stream.synchronize();
@@ -111,6 +114,59 @@ TEST_P(Fp8Products, AreTheSumsOfRoundedOperands) {
         EXPECT_EQ(test::element<float>(r.stream, state.seen(3, 1, static_cast<Fp8Operand>(i))), static_cast<float>(most));
       }
       EXPECT_EQ(test::element<float>(r.stream, state.seen(3, 0, Fp8Operand::x)), 0.0f);
+    });
+}
+
+// With weights kept, products are of the copies as they were made, until they are forgotten; and the same bits as without.
+TEST(Fp8Weights, AreRoundedOnceUntilTheyAreForgotten) {
+  for (const auto recipe : {Fp8Spec::Recipe::delayed, Fp8Spec::Recipe::tensorwise, Fp8Spec::Recipe::blockwise})
+    test::on_device_ranks(1, [&](Communicator& world) {
+      const Device device = test::rank_device(world);
+      ModelSpec model = test::small_model({false, 8, 8, 61});
+      Fp8Spec spec;
+      spec.recipe = recipe;
+      use_fp8(model, spec);
+      test::RankParams r(world, model, {}, DType::bf16, Stream::Mode::immediate, ParameterStore::Gradients::present,
+                         device);
+      const int param = require_param(r.store, "decoder.layers.1.self_attention.linear_proj.weight");
+      const View weight = r.store.weight(param);
+      const I n = weight.dim(0);
+      test::Data d(8);
+      const View x = d.normal(DType::bf16, {48, n}), first = d.normal(DType::bf16, {n, n}, 0.1),
+                 second = d.normal(DType::bf16, {n, n}, 0.3);
+      const auto products = [&](Fp8State& state, View w) {
+        copy_bytes(r.stream, weight.data, w.data, w.bytes());
+        Arena scratch(device), kept(device);
+        Tokens none;
+        Ctx ctx{r.stream, r.groups, r.store, scratch, none, 1, Mode::train, nullptr, {}, {}, &state, true};
+        Flow flow;
+        flow.kept = &kept;
+        const View y = d.zeros(DType::bf16, {48, n}), dx = d.zeros(DType::bf16, {48, n});
+        const Product p{param, -1, 0, true, 3, 1};
+        linear(ctx, p, x, y);
+        linear_backward_input(ctx, flow, p, x, dx);
+        r.stream.synchronize();
+        Doubles out = test::values(y);
+        for (const double v : test::values(dx)) out.push_back(v);
+        return out;
+      };
+      Fp8State none(model, device), other(model, device);
+      model.fp8.keep_weights = true;
+      Fp8State keeps(model, device);
+      const auto recorded = [&] { return test::element<float>(r.stream, keeps.seen(3, 1, Fp8Operand::weight)); };
+      const bool delayed = recipe == Fp8Spec::Recipe::delayed;
+      const Doubles of_first = products(none, first), of_second = products(other, second);
+      EXPECT_NE(of_first, of_second);
+      EXPECT_EQ(products(keeps, first), of_first);
+      const float largest = delayed ? recorded() : 0;
+      EXPECT_EQ(products(keeps, second), of_first) << "the copy";
+      EXPECT_EQ(delayed ? recorded() : 0, largest);
+      keeps.forget_weights();
+      EXPECT_EQ(products(keeps, second), of_second);
+      EXPECT_GT(delayed ? recorded() : 1, largest);
+      EXPECT_EQ(none.weight_bytes(), 0u);
+      EXPECT_EQ(keeps.weight_bytes(),
+                static_cast<std::size_t>(fp8_weight_bytes(model.fp8, n, n, 2)));
     });
 }
 

@@ -17,24 +17,35 @@ struct Fp8GemmShape {
   I pad = 0;                 // elements between rows
 };
 
-// How an operand [outer, k], stored with rows of k or of outer elements, is rounded.
-inline ops::Fp8RoundArgs fp8_operand(Data& d, const Fp8GemmShape& s, I outer, bool along_rows, DType format, bool square) {
-  ops::Fp8RoundArgs r;
-  const I rows = along_rows ? outer : s.k, columns = along_rows ? s.k : outer;
-  r.x = d.normal(s.in, {rows, columns + s.pad}, 0.7).slice(1, 0, columns);
-  r.out = d.zeros(s.in, {rows, columns});
-  r.format = format;
+struct Fp8GemmOperand {
+  View x, amax;
+  ops::Fp8Matrix m;
+  int margin = 0;
+  bool along_rows = false;
+  ops::Fp8QuantizeArgs work() const { return {.x = x, .to = m, .amax = amax, .margin = margin, .seen = {}}; }
+};
+
+// An operand [outer, k], stored with rows of k or of outer elements, with memory for the copy along k.
+inline Fp8GemmOperand fp8_operand(Data& d, const Fp8GemmShape& s, I outer, bool along_rows, DType format, bool square) {
+  Fp8GemmOperand r;
+  r.along_rows = along_rows;
+  r.m.rows = along_rows ? outer : s.k;
+  r.m.columns = along_rows ? s.k : outer;
+  r.x = d.normal(s.in, {r.m.rows, r.m.columns + s.pad}, 0.7).slice(1, 0, r.m.columns);
+  r.m.dtype = s.in;
+  r.m.format = format;
   r.margin = s.margin;
+  r.m.scaling = !s.blocks ? ops::Fp8Scaling::tensor : square ? ops::Fp8Scaling::squares : ops::Fp8Scaling::lines;
   if (!s.blocks) r.amax = d.zeros(DType::f32, {1});
-  r.block_rows = square || !along_rows ? 128 : 1;
-  r.block_columns = square || along_rows ? 128 : 1;
+  (along_rows ? r.m.along : r.m.down).memory = d.zeros(s.in, {r.m.rows, r.m.columns});
   return r;
 }
 
 // Its values as [outer, k], rounded.
-inline Doubles rounded_operand(const ops::Fp8RoundArgs& r, bool along_rows) {
-  const I rows = r.x.dim(0), columns = r.x.dim(1);
-  const I br = r.amax ? rows : r.block_rows, bc = r.amax ? columns : r.block_columns;
+inline Doubles rounded_operand(const Fp8GemmOperand& r) {
+  const I rows = r.m.rows, columns = r.m.columns;
+  const bool lines = r.m.scaling == ops::Fp8Scaling::lines, along_rows = r.along_rows;
+  const I br = r.amax ? rows : lines && along_rows ? 1 : 128, bc = r.amax ? columns : lines && !along_rows ? 1 : 128;
   const Doubles v = values(r.x);
   Doubles out(v.size());
   for (I top = 0; top < rows; top += br)
@@ -45,12 +56,25 @@ inline Doubles rounded_operand(const ops::Fp8RoundArgs& r, bool along_rows) {
           for (I j = left; j < std::min(left + bc, columns); ++j) f(i, j);
       };
       each([&](I i, I j) { most = std::max(most, std::fabs(v[z(i * columns + j)])); });
-      const double s = pow2_scale(most, r.format, r.margin);
+      const double s = pow2_scale(most, r.m.format, r.margin);
       each([&](I i, I j) {
-        out[z(along_rows ? i * columns + j : j * rows + i)] = nearest_fp8(v[z(i * columns + j)] * s, r.format) / s;
+        out[z(along_rows ? i * columns + j : j * rows + i)] = nearest_fp8(v[z(i * columns + j)] * s, r.m.format) / s;
       });
     }
   return out;
+}
+
+// Magnitudes, copies in the form the device wants, the product.
+inline void round_and_multiply(Stream& st, Fp8GemmOperand a, Fp8GemmOperand b, ops::Fp8GemmArgs g) {
+  g.a = a.m, g.b = b.m;
+  const ops::Fp8Form form = ops::fp8_form(st, g);
+  for (Fp8GemmOperand* o : {&a, &b}) {
+    o->m.along.form = o->m.down.form = form;
+    if (o->amax) ops::abs_max(st, {o->x, o->amax});
+    ops::fp8_quantize(st, o->work());
+  }
+  g.a = a.m, g.b = b.m;
+  ops::fp8_gemm(st, g);
 }
 
 inline OpCase fp8_gemm_case(const Fp8GemmShape& s) {
@@ -62,14 +86,14 @@ inline OpCase fp8_gemm_case(const Fp8GemmShape& s) {
             Prepared p;
             Data& d = *p.data;
             ops::Fp8GemmArgs g;
-            g.a = fp8_operand(d, s, s.m, !s.ta, s.format_a, false);
-            g.b = fp8_operand(d, s, s.n, s.tb, s.format_b, !s.both_along);
+            const Fp8GemmOperand oa = fp8_operand(d, s, s.m, !s.ta, s.format_a, false),
+                                 ob = fp8_operand(d, s, s.n, s.tb, s.format_b, !s.both_along);
             g.c = d.normal(s.out, {s.m, s.n + s.pad}).slice(1, 0, s.n);
             g.trans_a = s.ta;
             g.trans_b = s.tb;
             g.accumulate = s.accumulate;
             if (s.bias != DType::u8) g.bias = d.normal(s.bias, {s.n});
-            const Doubles a = rounded_operand(g.a, !s.ta), b = rounded_operand(g.b, s.tb), c = values(g.c),
+            const Doubles a = rounded_operand(oa), b = rounded_operand(ob), c = values(g.c),
                           bias = g.bias ? values(g.bias) : Doubles(z(s.n), 0.0);
             Doubles want;
             for (I i = 0; i < s.m; ++i)
@@ -78,12 +102,9 @@ inline OpCase fp8_gemm_case(const Fp8GemmShape& s) {
                 for (I k = 0; k < s.k; ++k) sum += a[z(i * s.k + k)] * b[z(j * s.k + k)];
                 want.push_back(sum);
               }
-            p.run = [g](Stream& st) {
-              for (const ops::Fp8RoundArgs* r : {&g.a, &g.b})
-                if (r->amax) ops::abs_max(st, {r->x, r->amax});
-              ops::fp8_gemm(st, g);
-            };
+            p.run = [=](Stream& st) { round_and_multiply(st, oa, ob, g); };
             p.outputs = {{"c", g.c, want, tolerance(s.out, 2e-6 + 2e-8 * static_cast<double>(s.k))}};
+            g.a = oa.m, g.b = ob.m;
             p.cost = ops::fp8_gemm_cost(g);
             return p;
           }};

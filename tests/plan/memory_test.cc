@@ -192,6 +192,56 @@ INSTANTIATE_TEST_SUITE_P(Zero, PlanOfStages,
                                          Stages{2, 2, "interleaved", 3}, Stages{2, 1, "zb-h1", 2}, Stages{2, 1, "zb-h1", 3},
                                          Stages{2, 2, "zb-v", 3}, Stages{2, 2, "zb-v", 2}));
 
+// ---- fp8: copies of operands ----------------------------------------------------------------------------------------
+
+class PlanOfFp8 : public testing::TestWithParam<Fp8Spec::Recipe> {};
+
+TEST_P(PlanOfFp8, HoldsTheCopiesOfOperands) {
+  auto options = test::small_options({true, 8, 2, 500});
+  options.hidden_size = 64;
+  options.ffn_hidden_size = 192;
+  options.max_position_embeddings = 64;
+  for (const bool keeps : {false, true})
+    for (const bool weight_gradients : {true, false})
+      for (const char* name : {"1f1b", "zb-h1"}) {
+        SCOPED_TRACE(fmt::format("{} keeps {} wgrad {}", name, keeps, weight_gradients));
+        ModelSpec model = build_model(options, 500);
+        Fp8Spec fp8;
+        fp8.recipe = GetParam();
+        fp8.hybrid = true;
+        fp8.keep_weights = keeps;
+        fp8.weight_gradients = weight_gradients;
+        use_fp8(model, fp8);
+        ParallelSpec parallel;
+        parallel.pp = 2;
+        ScheduleSpec spec;
+        spec.pp = 2, spec.num_micro_batches = 4;
+        const Schedule schedule = insert_communication(make_schedule(name, spec));
+        test::on_ranks(2, [&](Communicator& world) {
+          test::RankParams r(world, model, parallel, DType::bf16);
+          const BatchSpec shape{64, 2, 8};
+          const Model net(model, shape, r.groups, r.store, 0, {});
+          Fp8State state(model, {});
+          const Lane& lane = schedule.lanes[static_cast<std::size_t>(r.groups.coordinate.pp)];
+          const MemoryPlan plan = plan_memory(model, parallel, shape, r.groups.coordinate, DType::bf16, lane);
+          ExecutorParts parts{r.stream, r.groups, r.store, 1, plan.arenas, static_cast<std::size_t>(plan.scratch_bytes)};
+          parts.fp8 = &state;
+          Executor executor(parts, net, shape, {});
+          (void)executor.run_lane(lane, {4, some_batch(2, 64)}, 1.0, {});
+          const auto used = executor.memory();
+          EXPECT_EQ(static_cast<std::int64_t>(used.slots + used.kept + used.recompute), plan.activation_bytes);
+          EXPECT_LE(static_cast<std::int64_t>(used.scratch), plan.scratch_bytes);
+          EXPECT_GE(static_cast<double>(used.scratch), 0.8 * static_cast<double>(plan.scratch_bytes));
+          EXPECT_EQ(static_cast<std::int64_t>(state.weight_bytes()), plan.fp8_weight_bytes);
+          EXPECT_EQ(plan.fp8_weight_bytes > 0, keeps);
+        });
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, PlanOfFp8,
+                         testing::Values(Fp8Spec::Recipe::delayed, Fp8Spec::Recipe::tensorwise,
+                                         Fp8Spec::Recipe::blockwise));
+
 TEST(MemoryPlan, TheTotalAddsUp) {
   const MemoryPlan plan{1, 2, 3, 7, 10, 4, 40, 5, 9, 6, {}, {}};
   EXPECT_EQ(plan.total(), 1 + 2 + 3 + 7 + 40 + 5 + 6);

@@ -54,13 +54,14 @@ unsigned border_of(const void* p) {
   return static_cast<unsigned>(at & (~at + 1));
 }
 
-using Key = std::array<std::int64_t, 23>;
+using Key = std::array<std::int64_t, 25>;
 
 class Plan {
  public:
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
-  bool there = false;  // the library has an algorithm
+  bool there = false;   // the library has an algorithm
+  bool chosen = false;  // the fastest of those asked for
   cublasLtMatmulAlgo_t algo{};
   std::size_t workspace = 0;
 
@@ -122,6 +123,9 @@ struct Product {
   DType bias_dtype = DType::f32;
   bool wide = false;  // c is an f32 sum in scratch, to which a bias of another dtype is added
   GemmMode mode;
+  Epilogue epilogue = Epilogue::none;
+  void* aux = nullptr;
+  std::int64_t aux_row = 0;
 
   explicit Product(const MatmulArgs& g)
       : a(g.a),
@@ -131,7 +135,10 @@ struct Product {
         trans_a(g.trans_a),
         trans_b(g.trans_b),
         accumulate(g.accumulate),
-        mode(g.mode) {
+        mode(g.mode),
+        epilogue(g.epilogue),
+        aux(g.aux.data),
+        aux_row(g.aux ? Matrix(g.aux).row : 0) {
     mode.tf32 = mode.tf32 && a.dtype == DType::f32;
     // The library adds a bias of the result's dtype (of fp8 operands: 16 bits); another is added to the f32 sum.
     const bool fuses = g.bias && g.bias.dtype == g.c.dtype && (bits_of(a.dtype) > 8 || g.c.dtype != DType::f32);
@@ -163,7 +170,9 @@ struct Product {
             static_cast<std::int64_t>(a.scaling) * 256 + static_cast<std::int64_t>(b.scaling),
             static_cast<std::int64_t>(border_of(a.data)) << 32 | border_of(b.data) << 16 | border_of(c.data),
             border_of(bias),
-            mode.tf32 * 65536 + mode.candidates};
+            mode.tf32 * 65536 + mode.candidates,
+            static_cast<std::int64_t>(epilogue) << 32 | border_of(aux),
+            aux_row};
   }
 };
 
@@ -174,9 +183,19 @@ cublasStatus_t set_pointers(const Plan& plan, const Product& p) {
     if (to != nullptr && status == CUBLAS_STATUS_SUCCESS) status = set(plan.product, what, to);
   };
   point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
   point(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b.scale);
   point(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a.scale);
   return status;
+}
+
+cublasLtEpilogue_t epilogue_of(const Product& p) {
+  const bool bias = p.bias != nullptr;
+  switch (p.epilogue) {
+    case Epilogue::gelu: return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_backward: return CUBLASLT_EPILOGUE_DGELU;
+    default: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
 }
 
 cublasStatus_t describe(const Plan& plan, const Product& p) {
@@ -186,10 +205,9 @@ cublasStatus_t describe(const Plan& plan, const Product& p) {
   };
   say(CUBLASLT_MATMUL_DESC_TRANSA, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   say(CUBLASLT_MATMUL_DESC_TRANSB, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (p.bias != nullptr) {
-    say(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    say(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias_dtype));
-  }
+  if (const cublasLtEpilogue_t e = epilogue_of(p); e != CUBLASLT_EPILOGUE_DEFAULT) say(CUBLASLT_MATMUL_DESC_EPILOGUE, e);
+  if (p.bias != nullptr) say(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias_dtype));
+  if (p.aux != nullptr) say(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.aux_row);
   if (p.b.scaling > Scaling::tensor) say(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode_of(p.b.scaling));
   if (p.a.scaling > Scaling::tensor) say(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode_of(p.a.scaling));
   return status == CUBLAS_STATUS_SUCCESS ? set_pointers(plan, p) : status;
@@ -268,9 +286,10 @@ float milliseconds(const Stream& stream, const Product& p, const Plan& plan, voi
   return ms;
 }
 
-// The fastest of several, the library's order where equal. Where there is no memory to try them, its favourite stays.
-void choose(const Stream& stream, Product p, Plan& plan, const Found& found) {
-  use(plan, found.results[0]);
+// The fastest of several, the library's order where equal, once the product's own memory is there to try them on. Where there is no memory to try them, its favourite stays.
+void choose(const Stream& stream, Product p, Plan& plan) {
+  plan.chosen = true;
+  const Found found = search(p, plan, handle_of(library(), stream.device().index), stream.device().index);
   if (found.count < 2) return;
   const std::size_t result = static_cast<std::size_t>(
       bytes_of(p.c.dtype, (p.batch - 1) * p.c.batch_stride + (p.c.outer - 1) * p.c.row + p.c.inner));
@@ -293,8 +312,7 @@ void choose(const Stream& stream, Product p, Plan& plan, const Found& found) {
   use(plan, found.results[best]);
 }
 
-std::unique_ptr<Plan> make_plan(const Stream& stream, const Product& p, cublasLtHandle_t handle) {
-  const int device = stream.device().index;
+std::unique_ptr<Plan> make_plan(const Product& p, cublasLtHandle_t handle, int device) {
   auto plan = std::make_unique<Plan>();
   check(cublas_lt().cublasLtMatmulDescCreate(
             &plan->product, p.mode.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -308,7 +326,8 @@ std::unique_ptr<Plan> make_plan(const Stream& stream, const Product& p, cublasLt
   plan->result = layout_of(p.c, p.batch, device);
   const Found found = search(p, *plan, handle, device);
   plan->there = found.count > 0;
-  if (plan->there) choose(stream, p, *plan, found);
+  if (plan->there) use(*plan, found.results[0]);
+  plan->chosen = p.mode.candidates < 2;
   return plan;
 }
 
@@ -317,7 +336,7 @@ Plan& plan_of(const Stream& stream, const Product& p) {
   const int device = stream.device().index;
   mt::cuda::use_device(device);
   std::unique_ptr<Plan>& plan = library().plans[p.key(device)];
-  if (!plan) plan = make_plan(stream, p, handle_of(library(), device));
+  if (!plan) plan = make_plan(p, handle_of(library(), device), device);
   return *plan;
 }
 
@@ -368,8 +387,12 @@ void matmul(const Stream& stream, const MatmulArgs& g) {
   Product p(g);
   const int device = stream.device().index;
   const std::lock_guard lock(library().mutex);
-  const Plan& plan = plan_of(stream, p);
+  Plan& plan = plan_of(stream, p);
   if (!plan.there) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", device);
+  if (!plan.chosen) {
+    check(set_pointers(plan, p), "cublasLtMatmulDescSetAttribute", device);
+    choose(stream, p, plan);
+  }
   const std::size_t sum_bytes = p.wide ? (static_cast<std::size_t>(g.c.size()) * 4 + 255) / 256 * 256 : 0;
   std::byte* memory = sum_bytes + plan.workspace > 0 ? mt::cuda::scratch(stream, sum_bytes + plan.workspace) : nullptr;
   if (p.wide) p.c.data = memory;

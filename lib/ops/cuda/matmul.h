@@ -31,12 +31,17 @@ struct Matrix {
   explicit Matrix(const View& v);
 };
 
+// What becomes of the sum; of both GELUs `aux` is the matrix that the function is of (ops/gemm_gelu.h).
+enum class Epilogue : std::uint8_t { none, gelu, gelu_backward };
+
 struct MatmulArgs {
   Matrix a, b;  // [m, k] or, transposed, [k, m]; [k, n] or [n, k]. Of fp8: a as it is, b transposed
   View c;       // [m, n], written or added to
   View bias;    // [n] or absent
   bool trans_a = false, trans_b = false, accumulate = false;
   GemmMode mode = {};
+  Epilogue epilogue = Epilogue::none;
+  View aux;  // of c's dtype, rows on borders of 8 elements; then the bias is of c's dtype, too
 };
 
 // Whether the library has a way for such a product on the stream's device.   cost  the first time, the library's search

@@ -9,6 +9,7 @@
 
 #include "ops/fp8_gemm_cases.h"
 #include "ops/gemm_cases.h"
+#include "ops/gemm_gelu_cases.h"
 #include "pinned.h"
 
 namespace mt::emulation {
@@ -29,6 +30,9 @@ struct Asked {
   std::size_t scale_offset = 0;
   bool scales = true, with_bias = false;
   std::uint32_t border = 16;
+  cublasLtEpilogue_t gelu = CUBLASLT_EPILOGUE_DEFAULT;
+  std::int64_t aux_leading = 16;
+  std::size_t aux_offset = 0;  // bytes
 };
 
 cublasStatus_t search(const Asked& q) {
@@ -50,6 +54,12 @@ cublasStatus_t search(const Asked& q) {
   if (q.with_bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, q.bias);
+  }
+  if (q.gelu != CUBLASLT_EPILOGUE_DEFAULT) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, q.gelu);
+    const void* aux = reinterpret_cast<const std::byte*>(scale.data()) + q.aux_offset;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, q.aux_leading);
   }
   const auto layout = [](cudaDataType_t t, std::uint64_t rows, std::uint64_t columns, std::int64_t lead) {
     cublasLtMatrixLayout_t l;
@@ -115,6 +125,23 @@ TEST(EmulatedCublasLt, TakesScalesOfBlocksAsDocumentedAndNoOtherWay) {
   EXPECT_EQ(with([](auto& q) { q.a_mode = q.b_mode = kAlong, q.scale_offset = 1; }), kNo) << "scales off their border";
 }
 
+TEST(EmulatedCublasLt, TakesGeluAsDocumentedAndNoOtherWay) {
+  for (const auto epilogue : {CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_DGELU}) {
+    const auto gelu = [&](const std::function<void(Asked&)>& change) {
+      return with([&](auto& q) {
+        q.a = q.b = q.d = CUDA_R_16BF, q.scales = false, q.gelu = epilogue;
+        change(q);
+      });
+    };
+    EXPECT_EQ(gelu([](auto&) {}), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(gelu([](auto& q) { q.aux_leading = 24; }), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(gelu([](auto& q) { q.aux_leading = 20; }), kNo) << "no multiple of 8";
+    EXPECT_EQ(gelu([](auto& q) { q.aux_leading = 8; }), kNo) << "shorter than a column";
+    EXPECT_EQ(gelu([](auto& q) { q.aux_offset = 8; }), kNo) << "off its border";
+    EXPECT_EQ(gelu([](auto& q) { q.d = CUDA_R_32F; }), kNo);
+  }
+}
+
 TEST(EmulatedCublasLt, TakesTf32OfF32Alone) {
   const auto f32 = [](auto& q) { q.a = q.b = q.d = CUDA_R_32F, q.scales = false; };
   EXPECT_EQ(with(f32), CUBLAS_STATUS_SUCCESS);
@@ -154,6 +181,20 @@ TEST(ProductsOfOurs, OfOddShapesAreOfRoundedOperands) {
     SCOPED_TRACE(c.name);
     for (const auto& one : asked_by(c)) EXPECT_EQ(one.a, CUDA_R_16BF);
   }
+}
+
+TEST(ProductsOfOurs, TakeGeluAlongWhereTheLibraryDoes) {
+  for (const auto& c : test::gemm_gelu_fused_cases()) {
+    SCOPED_TRACE(c.name);
+    const auto asked = asked_by(c);
+    ASSERT_EQ(asked.size(), 1u);
+    const bool bias = c.name.find("bias true") != std::string::npos;
+    EXPECT_EQ(asked[0].epilogue, c.name.find("backward true") != std::string::npos ? CUBLASLT_EPILOGUE_DGELU
+                                 : bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                        : CUBLASLT_EPILOGUE_GELU_AUX);
+  }
+  for (const auto& c : test::gemm_gelu_odd_cases())
+    for (const auto& one : asked_by(c)) EXPECT_LE(one.epilogue, CUBLASLT_EPILOGUE_BIAS) << c.name;
 }
 
 TEST(ProductsOfOurs, OfF32AreTf32WhereAskedAndOnlyThey) {
