@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/error.h"
 #include "base/json.h"
 
 namespace mt {
@@ -11,6 +12,14 @@ namespace {
 constexpr std::array<const char*, 5> kKinds = {"step", "phase", "lane", "exposed", "bubble"};
 
 }  // namespace
+
+// A device that fails says so to the next call that may throw.
+void Timeline::settle() const noexcept {
+  try {
+    if (wait_) wait_();
+  } catch (const Error&) {
+  }
+}
 
 void Timeline::restart() {
   spans_.clear();

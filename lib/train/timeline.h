@@ -7,12 +7,15 @@
 //   bubble     it stands still for a tensor of a neighbour stage
 // Spans of one rank nest: a lane act lies in its phase, a stand-still in what waits. Sums of exposed and of bubble are
 // what is not hidden behind compute.
+// On an accelerator a span begins and ends when what was launched before is done, so it is the device's time, as Megatron's
+// timers take it; what is under way beside the stream (messages of NCCL, copies) lies in the span that waits for it.
 // A trace file (train/trace_file.h) has them as Chrome's complete events, one row (tid) a rank. Clocks are set to 0 behind
 // a common barrier.
 // Code: train/timeline.cc. Tests: tests/train/timeline_test.cc.
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -37,6 +40,9 @@ class Timeline {
   // keep_spans  for a trace; at most kMaxSpans of them, the rest is dropped and counted
   explicit Timeline(bool keep_spans) : keep_(keep_spans) {}
 
+  // What waits until what was launched is done; nothing by default.
+  void settle_with(std::function<void()> wait) { wait_ = std::move(wait); }
+  void settle() const noexcept;
   // Forget what was, and count from now.
   void restart();
   // To a total alone, of the phase kind.
@@ -69,6 +75,7 @@ class Timeline {
   int index_of(Kind kind, std::string_view name);
 
   bool keep_;
+  std::function<void()> wait_;
   Time zero_ = std::chrono::steady_clock::now();
   std::map<std::string, int, std::less<>> index_;
   std::vector<std::string> names_;
@@ -83,13 +90,17 @@ class TimedSpan {
  public:
   TimedSpan(Timeline* timeline, Timeline::Kind kind, std::string_view name, Timeline::Numbers numbers = {})
       : timeline_(timeline), kind_(kind), name_(name), numbers_(numbers) {
-    if (timeline_) begin_ = std::chrono::steady_clock::now();
+    if (!timeline_) return;
+    timeline_->settle();
+    begin_ = std::chrono::steady_clock::now();
   }
   ~TimedSpan() { end(); }
   TimedSpan(const TimedSpan&) = delete;
   TimedSpan& operator=(const TimedSpan&) = delete;
   void end() {
-    if (timeline_) timeline_->add(kind_, name_, begin_, std::chrono::steady_clock::now(), numbers_);
+    if (!timeline_) return;
+    timeline_->settle();
+    timeline_->add(kind_, name_, begin_, std::chrono::steady_clock::now(), numbers_);
     timeline_ = nullptr;
   }
 

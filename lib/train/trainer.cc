@@ -90,6 +90,15 @@ void tell_early_end(const TrainingRun& run, int code) {
                         o.save.empty() ? "nothing is saved: there is no --save" : "saved, --load goes on from there"));
 }
 
+void tell_graphs(const TrainingRun& run) {
+  const StepGraphs* graphs = run.executor->graphs();
+  if (!run.speaks() || graphs == nullptr) return;
+  if (graphs->captured() == 0)
+    log::warn("cuda-graph-impl local made no graph: an act first runs --cuda-graph-warmup-steps {} times as ever",
+              run.options.cuda_graph_warmup_steps);
+  else log::info("{} CUDA graphs were made and launched {} times", graphs->captured(), graphs->launched());
+}
+
 int run_loop(TrainingRun& run, TraceFile* trace) {
   const auto& o = run.options;
   const auto& at = run.at;
@@ -127,9 +136,10 @@ int run_loop(TrainingRun& run, TraceFile* trace) {
   if (good && !o.save.empty() && run.saved_iteration != at.iteration) save_checkpoint(run);
   finish_save(run);
   if (!good && run.speaks())
-    log::line(fmt::format("giving up at iteration {}: {} steps in a row had gradients that are not finite; the last "
-                          "checkpoint is untouched", at.iteration, at.skipped_in_a_row));
+    log::line(fmt::format("giving up at iteration {}: {} steps in a row had gradients that are not finite; {}", at.iteration,
+                          at.skipped_in_a_row, o.save.empty() ? "nothing is saved: there is no --save" : "what was saved before is untouched"));
   tell_early_end(run, code);
+  tell_graphs(run);
   if (run.report) run.report->end(code == 0 ? "done" : code_name(static_cast<Code>(code)));
   run.store->finish_reduce(run.stream, run.groups);  // gathers of the last step's weights
   if (trace) trace->finish(*run.timeline, run.stream);
@@ -137,16 +147,33 @@ int run_loop(TrainingRun& run, TraceFile* trace) {
   return code;
 }
 
+// What ends the run is in its record too; the exit status says the same.
+int recorded_loop(TrainingRun& run, TraceFile* trace) {
+  const auto end = [&](Code code) {
+    if (run.report) run.report->end(code_name(code));
+  };
+  try {
+    return run_loop(run, trace);
+  } catch (const Error& e) {
+    end(e.code());
+    throw;
+  } catch (const std::bad_alloc&) {
+    end(Code::device);
+    throw;
+  }
+}
+
 }  // namespace
 
 int train(Communicator& job, const TrainingOptions& options, const TrainerHooks& hooks) {
   const StopRequest stop;
+  require_same_options(options, job);
   const Device device = device_of_rank(options.device, comm::local_rank(job));
   const auto there = comm::device_world(job, device, {options.distributed_backend, options.deterministic});
   Communicator& world = there ? *there : job;
   if (options.trace.empty() && options.timers.log_level == 0 && !options.timers.straggler) {
     TrainingRun run(world, options, hooks);
-    return run_loop(run, nullptr);
+    return recorded_loop(run, nullptr);
   }
   Timeline timeline(!options.trace.empty());
   const char* phase = "";  // of the step, for what of its time is spent standing still
@@ -165,12 +192,13 @@ int train(Communicator& job, const TrainingOptions& options, const TrainerHooks&
   const auto watched = comm::timed(world, sink);
   TrainingRun run(*watched, options, noting);
   run.timeline = &timeline;
+  if (device.kind != DeviceKind::cpu) timeline.settle_with([&run] { run.stream.synchronize(); });
   watched->barrier(run.stream).wait_host();
   timeline.restart();
   std::optional<TraceFile> trace;
   if (!run.options.trace.empty())
     trace.emplace(run.options.trace, options.emulated_ms ? "mt-train, emulated compute" : "mt-train", row_names(run), world);
-  return run_loop(run, trace ? &*trace : nullptr);
+  return recorded_loop(run, trace ? &*trace : nullptr);
 }
 
 }  // namespace mt

@@ -26,10 +26,8 @@
 
 namespace mt {
 
-namespace {
-
-// Ranks started with different options would train different things and call it one run.
-void require_same_options(const TrainingOptions& o, Communicator& world, Stream& stream) {
+void require_same_options(const TrainingOptions& o, Communicator& world) {
+  Stream stream{Device{}};
   const auto digest = static_cast<std::int64_t>(xxh3(json_line(o.resolved) + parallel_text(o.parallel)) >> 2);
   std::int64_t bounds[2] = {digest, -digest};
   world.all_reduce(stream, View(bounds, DType::i64, {2}), Reduce::max).wait_host();
@@ -38,20 +36,28 @@ void require_same_options(const TrainingOptions& o, Communicator& world, Stream&
                 "start all ranks with the same command line");
 }
 
+namespace {
+
+std::string size_text(std::uint64_t bytes) {
+  const bool large = bytes >= std::uint64_t{1} << 30;
+  return fmt::format("{:.2f} {}", static_cast<double>(bytes) / (large ? 1 << 30 : 1 << 20), large ? "GiB" : "MiB");
+}
+
 // What the plan says this rank needs, against all the memory there is.
 void require_memory(const TrainingRun& run, const Coordinate& at, const MemoryPlan& plan) {
   const auto& o = run.options;
-  auto wanted = static_cast<double>(plan.total());
-  if (o.async_save && run.device.kind == DeviceKind::cpu) wanted += static_cast<double>(bytes_to_write(run.model, o.parallel, at, o.state()));
-  if (const auto host = static_cast<double>(memory_bytes({})); static_cast<double>(plan.host_bytes) > host)
-    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB of host memory, this machine has {:.1f}",
-                                          static_cast<double>(plan.host_bytes) / (1 << 30), host / (1 << 30)),
-                "", "a smaller --optimizer-offload-fraction, or fewer --cpu-offloading-num-layers");
-  const auto there = static_cast<double>(memory_bytes(run.device));
+  const bool on_host = run.device.kind == DeviceKind::cpu;
+  const auto snapshot =
+      o.async_save ? static_cast<std::uint64_t>(bytes_to_write(run.model, o.parallel, at, o.state())) : 0;
+  const auto wanted = static_cast<std::uint64_t>(plan.total()) + (on_host ? snapshot : 0);
+  const auto host = static_cast<std::uint64_t>(plan.host_bytes) + (on_host ? 0 : snapshot);
+  if (const std::uint64_t there = memory_bytes({}); host > there)
+    throw Error(Code::device, fmt::format("a rank needs {} of host memory, this machine has {}", size_text(host), size_text(there)),
+                "", "a smaller --optimizer-offload-fraction, fewer --cpu-offloading-num-layers, or no --async-save");
+  const std::uint64_t there = memory_bytes(run.device);
   if (wanted > there)
-    throw Error(Code::device, fmt::format("a rank needs {:.1f} GiB, {} has {:.1f}", wanted / (1 << 30),
-                                          run.device.kind == DeviceKind::cpu ? "this machine" : device_text(run.device),
-                                          there / (1 << 30)),
+    throw Error(Code::device, fmt::format("a rank needs {}, {} has {}", size_text(wanted),
+                                          on_host ? "this machine" : device_text(run.device), size_text(there)),
                 "", "a smaller --micro-batch-size, or more ranks; --dry-run shows the bytes");
 }
 
@@ -103,11 +109,10 @@ TrainingRun::TrainingRun(Communicator& job, TrainingOptions given, const Trainer
       loss_scaler(options.loss_scale, options.fp16, device),
       fp8(model, device) {
   const auto& o = options;
-  require_same_options(o, world, stream);
   require_messages_for_graphs(o, world);
   if (speaks()) require_event_log(metrics_path(o));
-  if (speaks() && model.fp8.on() && device.kind != DeviceKind::cpu)
-    log::info("fp8: products are {} on {}",
+  if (speaks() && model.fp8.on() && device.kind != DeviceKind::cpu && !o.emulated_ms)
+    log::info("fp8: products of sizes that are multiples of 16 are {} on {}",
               ops::fp8_products(device, model.fp8.recipe == Fp8Spec::Recipe::blockwise), device_text(device));
   if (speaks() && device.kind != DeviceKind::cpu) say_attention(o, device);
   if (speaks() && !o.trace.empty()) require_place(o.trace, metrics_path(o));

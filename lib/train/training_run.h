@@ -27,6 +27,9 @@ namespace mt {
 
 class Reader;
 
+// Ranks started with different options would train different things and call it one run.
+//   fails  Error{comm}: they were. Collective
+void require_same_options(const TrainingOptions& options, Communicator& world);
 
 // Where a run stands; all of it is in a checkpoint.
 struct Position {

@@ -59,6 +59,20 @@ TEST_P(Resume, TenAndTenStepsAreTwentyStepsBitwise) {
 
 INSTANTIATE_TEST_SUITE_P(Precision, Resume, testing::Bool(), [](const auto& i) { return i.param ? "bf16" : "f32"; });
 
+TEST(Record, ARunThatAnErrorEndsSaysWhichInItsRecord) {
+  const TempDir dir;
+  const auto o = test::tiny_options(dir);
+  TrainerHooks hooks;
+  hooks.after_step = [](std::int64_t iteration, double, double) {
+    if (iteration == 3) throw Error(Code::io, "the disk is gone");
+  };
+  EXPECT_THROW(test::run_tiny(o, 1, hooks), Error);
+  const RunRecord record = read_event_log(o.metrics_file);
+  EXPECT_TRUE(record.ended);
+  ASSERT_EQ(record.ends.size(), 1u);
+  EXPECT_EQ(record.ends[0]["status"], "io");
+}
+
 TEST(Resume, InAnotherLayoutContinuesWithinTheBounds) {
   const TempDir dir;
   auto o = test::tiny_options(dir);

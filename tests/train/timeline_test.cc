@@ -118,6 +118,20 @@ TEST(Trace, HasARowARankWithNestedSpansOfEveryActAndWait) {
   EXPECT_EQ(blind.grad_norm, curve.grad_norm);
 }
 
+TEST(Timers, ASpanBeginsAndEndsWhenWhatWasLaunchedIsDone) {
+  Timeline timeline(false);
+  std::vector<std::string> order;
+  timeline.settle_with([&] { order.push_back("done"); });
+  {
+    TimedSpan span(&timeline, Timeline::Kind::phase, "optimizer");
+    order.push_back("inside");
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"done", "inside", "done"}));
+  timeline.settle_with([] { throw Error(Code::device, "lost"); });
+  { TimedSpan span(&timeline, Timeline::Kind::phase, "optimizer"); }  // the next call that may throw says it
+  EXPECT_EQ(timeline.take_totals().count("optimizer"), 1u);
+}
+
 TEST(Timers, AreMegatronsLinesOverRanks) {
   using Kind = Timeline::Kind;
   const std::vector<std::map<std::string, Timeline::Total>> ranks = {
