@@ -52,13 +52,6 @@ struct Given {
   int script_ranks = 0;  // ranks the script of --args-file starts; 0: not said
 };
 
-// Ranks of a dry run: those said, else the script's, else the environment's, else what the degrees make.
-int world_of_dry_run(const Given& given) {
-  if (given.world_size != 0) return given.world_size;
-  if (given.script_ranks != 0) return given.script_ranks;
-  return given.options.data_parallel_size ? 0 : mt::options::world_of_environment(std::getenv);
-}
-
 // Ranks that were asked for, against those there are.
 void check_ranks(const Given& given, int there) {
   if (given.world_size != 0 && given.world_size != there)
@@ -68,6 +61,18 @@ void check_ranks(const Given& given, int there) {
   if (given.script_ranks != 0 && given.script_ranks != there && mt::comm::launched_rank().rank == 0)
     mt::log::warn("the script of --args-file starts {} ranks, here there {} {}", given.script_ranks,
                   there == 1 ? "is" : "are", there);
+}
+
+// Ranks of a dry run: those said, else those started, else the script's, else the environment's, else what the degrees make.
+int world_of_dry_run(const Given& given) {
+  const int launched = mt::comm::started_by_mpi() ? mt::comm::launched_rank().world : 1;
+  if (const int started = given.launch.local_ranks != 0 ? given.launch.local_ranks : launched > 1 ? launched : 0) {
+    check_ranks(given, started);
+    return started;
+  }
+  if (given.world_size != 0) return given.world_size;
+  if (given.script_ranks != 0) return given.script_ranks;
+  return given.options.data_parallel_size ? 0 : mt::options::world_of_environment(std::getenv);
 }
 
 int run_ranks(const Given& given) {
@@ -121,7 +126,10 @@ std::function<int()> build(mt::OptionTable& table, const mt::cli::Shared& shared
     mt::options::note_idle_flags(table, mt::options::idle_training_flags(o));
     o.json_lines = shared.json;
     given->script_ranks = flags->script_ranks().value_or(0);
-    if (given->dry_run) return mt::dry_run(o, world_of_dry_run(*given), shared.json);
+    if (given->dry_run) {
+      const int world = world_of_dry_run(*given);
+      return mt::comm::launched_rank().rank == 0 ? mt::dry_run(o, world, shared.json) : 0;  // one of the ranks speaks
+    }
     return run_ranks(*given);
   };
 }

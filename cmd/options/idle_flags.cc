@@ -43,7 +43,9 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
        "without --optimizer-cpu-offload"},
       {o.device == "cpu", {"optimizer-cpu-offload", "cpu-offloading-num-layers"},
        "with --device cpu, where everything is in host memory"},
+      {o.optimizer_names.offload_fraction == 0, {"optimizer-cpu-offload"}, "with --optimizer-offload-fraction 0"},
       {o.device == "cpu", {"cuda-graph-impl"}, "with --device cpu"},
+      {o.device != "cpu", {"deferred-stream"}, "with --device cuda, whose streams are no others"},
       {o.cuda_graph_impl == "none", {"cuda-graph-warmup-steps"}, "without --cuda-graph-impl"},
       {!o.tp_comm_overlap, {"no-tp-comm-overlap-ag", "no-tp-comm-overlap-rs", "tp-comm-overlap-rs-dgrad",
                             "no-tp-comm-bulk-dgrad", "no-tp-comm-bulk-wgrad"}, "without --tp-comm-overlap"},
@@ -55,6 +57,9 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
       {o.fp8.recipe != "delayed", {"fp8-amax-history-len", "fp8-amax-compute-algo"}, "without --fp8-recipe delayed"},
       {!o.fp8.first_last_layers_bf16, {"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"},
        "without --first-last-layers-bf16"},
+      {o.fp8.first_last_layers_bf16 &&
+           o.fp8.num_layers_at_start_in_bf16 + o.fp8.num_layers_at_end_in_bf16 >= m.num_layers && !o.use_checkpoint_args,
+       {"fp8-format"}, "where --first-last-layers-bf16 leaves no layer between"},
       {o.device == "cpu", {"cuda-f32-precision", "cuda-gemm-autotune", "attention-backend"}, "without --device cuda"},
       {o.fp16 || o.bf16, {"cuda-f32-precision"}, "beside --bf16 or --fp16"},
       {o.deterministic, {"cuda-gemm-autotune"}, "beside --deterministic-mode"},
@@ -82,7 +87,7 @@ std::vector<IdleFlags> idle_training_flags(const TrainingOptions& o) {
        {"fim-rate", "fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
         "fim-middle-token", "fim-suffix-token", "fim-pad-token", "fim-eod-token"}, "without --fim-data"},
       {!o.data.sft, {"sft-tokenizer-prompt-format", "sft-pack-lines"}, "without --sft"},
-      {o.device == "cpu", {"distributed-backend"}, "with --device cpu, where ranks talk over MPI or as threads"},
+      {o.device == "cpu", {"distributed-backend"}, "with --device cpu, where ranks talk over MPI or as threads; --device cuda trains on GPUs"},
       {o.device == "cpu", {"deterministic-mode"}, "with --device cpu, where every run repeats to the bit"}};
   // Where the model comes from the checkpoint, every flag of its shape is idle, dropout's too, be it said to be off.
   const bool given = o.use_checkpoint_args && !o.load.empty() && !o.load_if_present;

@@ -435,7 +435,8 @@ std::vector<OptionTable::Setting> OptionTable::read_environment() const {
     const auto equals = text.find('=');
     if (text.compare(0, 3, "MT_") != 0 || equals == std::string::npos) continue;
     const std::string variable = text.substr(0, equals), value = text.substr(equals + 1);
-    if (variable.compare(0, 8, "MT_TEST_") == 0 || variable.compare(0, 8, "MT_RANK_") == 0 || value.empty()) continue;
+    const auto starts = [&](std::string_view with) { return variable.compare(0, with.size(), with) == 0; };
+    if (starts("MT_TEST_") || starts("MT_RANK_") || starts("MT_EMULATION_") || value.empty()) continue;
     if (variable == "MT_MAX_CPU_ISA") continue;  // device/device.h reads it
     std::string name = variable.substr(3);
     for (char& c : name) c = c == '_' ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);

@@ -140,7 +140,7 @@ namespace {
   throw Error(Code::config,
               fmt::format("the {} set gets 0 of {} documents{}", request.name, sequences,
                           request.own_path ? "" : " under --split " + request.split),
-              prefix, request.own_path ? "a file with documents" : works + "; or turn the evaluation off (--eval-iters 0)");
+              prefix, request.own_path ? "a file with documents" : request.name == "training" ? works : works + "; or turn the evaluation off (--eval-iters 0)");
 }
 
 // The documents of a member that are this set's.   fails  Error{config}: none

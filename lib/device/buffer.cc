@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <utility>
@@ -16,14 +17,32 @@ namespace {
 struct Count {
   std::atomic<std::size_t> live{0}, peak{0};
 };
+constexpr int kMostDevices = 64;  // those beyond are counted as the last
+
 struct Counts {
   Count all, of[3];  // by Memory
+  std::atomic<std::size_t> on_device[kMostDevices] = {};
 };
 Counts& counts() {
   static Counts c;
   return c;
 }
 Count& count(Memory memory) { return counts().of[static_cast<std::size_t>(memory)]; }
+std::atomic<std::size_t>& on_device(Device device) {
+  return counts().on_device[std::min(device.index, kMostDevices - 1)];
+}
+
+Error no_memory(Device device, std::size_t bytes, Memory memory) {
+  const auto error = [&](const char* what, std::size_t in_use, const char* hint) {
+    return Error(Code::device, fmt::format("no {} for {} bytes, this process has {} of it in use", what, bytes, in_use),
+                 device_text(device), hint);
+  };
+  const char* less = "use a smaller micro-batch, more ranks, or recompute";
+  if (device.kind == DeviceKind::cpu) return error("memory", live_buffer_bytes(), less);
+  if (memory == Memory::device) return error("memory", on_device(device).load(), less);
+  return error(memory == Memory::pinned ? "pinned memory of the host" : "memory of the host", live_buffer_bytes(memory),
+               "offload less, or start fewer ranks on this host");
+}
 
 void add_live(Count& count, std::size_t bytes) {
   const std::size_t now = count.live.fetch_add(bytes) + bytes;
@@ -64,16 +83,17 @@ void give_back(std::byte* data, std::size_t bytes) {
 Buffer::Buffer(Device device, std::size_t bytes, Memory memory) : size_(bytes), device_(device), memory_(memory) {
   if (bytes == 0) return;
   data_ = acquire(device, bytes, memory);
-  if (data_ == nullptr)
-    throw Error(Code::device, fmt::format("no memory for {} bytes, {} are in use", bytes, live_buffer_bytes()),
-                device_text(device), "use a smaller micro-batch, more ranks, or recompute");
+  if (data_ == nullptr) throw no_memory(device, bytes, memory);
   add_live(counts().all, bytes);
   add_live(count(memory), bytes);
+  if (memory_ == Memory::device && device_.kind != DeviceKind::cpu) on_device(device).fetch_add(bytes);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
-      device_(other.device_), memory_(other.memory_) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      device_(other.device_),
+      memory_(other.memory_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
@@ -90,6 +110,7 @@ Buffer::~Buffer() {
   else cuda_backend().give_back(device_.index, data_, size_);
   counts().all.live.fetch_sub(size_);
   count(memory_).live.fetch_sub(size_);
+  if (memory_ == Memory::device && device_.kind != DeviceKind::cpu) on_device(device_).fetch_sub(size_);
 }
 
 Arena::Arena(Device device, std::size_t block_bytes) : device_(device), block_bytes_(block_bytes) {}

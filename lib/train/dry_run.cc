@@ -55,8 +55,10 @@ class RankSizes {
     if (m.fp8_weight_bytes > 0) j["fp8_weight_bytes"] = m.fp8_weight_bytes;
     if (m.host_bytes > 0) j["host_bytes"] = m.host_bytes;
     if (o_.async_save) {
-      j["snapshot_bytes"] = bytes_to_write(model_, o_.parallel, at, state);
-      j["total_bytes"] = j["total_bytes"].get<std::uint64_t>() + j["snapshot_bytes"].get<std::uint64_t>();
+      const auto snapshot = static_cast<std::uint64_t>(bytes_to_write(model_, o_.parallel, at, state));
+      j["snapshot_bytes"] = snapshot;
+      const char* where = o_.device == "cpu" ? "total_bytes" : "host_bytes";
+      j[where] = j.value(where, std::uint64_t{0}) + snapshot;
     }
     return j;
   }

@@ -23,7 +23,7 @@ void complete_graphs(TrainingOptions& o, std::vector<Problem>& problems) {
        "--distributed-backend nccl, with a device a rank"},
       {o.parallel.zero_stage >= 2, "sharded gradients or weights, which come and go inside the graphs",
        "--data-parallel-sharding-strategy optim"},
-      {o.batch.parts, "samples in parts, of which there may be more or fewer", "--cuda-graph-impl none"},
+      {o.batch.parts, "samples in parts (reset-position-ids, reset-attention-mask, dataloader-inter-document-masking, sft), of which there may be more or fewer", "--cuda-graph-impl none"},
       {o.model.num_experts > 0, "num-experts: as many tokens as come visit one", "--cuda-graph-impl none"},
       {o.host_layers > 0, "cpu-offloading-num-layers, whose copies go beside the stream", "--cuda-graph-impl none"},
       {o.emulated_ms.has_value(), "emulate-compute: nothing is launched", "--cuda-graph-impl none"}};

@@ -51,7 +51,19 @@ Json remembered_options(const TrainingOptions& o) {
          {"fp16", o.fp16},
          {"grad-reduce-in-bf16", o.grad_reduce_in_bf16},
          {"fp8-format", o.fp8.format},
-         {"fp8-recipe", o.fp8.format.empty() ? "" : o.fp8.recipe}};
+         {"fp8-recipe", o.fp8.format.empty() ? "" : o.fp8.recipe},
+         {"device", o.device},
+         {"cuda-f32-precision", o.device == "cpu" ? "f32" : o.cuda_f32_precision}};
+  if (!o.fp8.format.empty()) {
+    const bool delayed = o.fp8.recipe == "delayed", ends = o.fp8.first_last_layers_bf16;
+    j["fp8-margin"] = o.fp8.margin;
+    j["fp8-amax-history-len"] = delayed ? o.fp8.amax_history_len : 1;
+    j["fp8-amax-compute-algo"] = delayed ? o.fp8.amax_compute_algo : "most_recent";
+    j["no-fp8-wgrad"] = !o.fp8.weight_gradients;
+    j["first-last-layers-bf16"] = ends;
+    j["num-layers-at-start-in-bf16"] = ends ? o.fp8.num_layers_at_start_in_bf16 : 0;
+    j["num-layers-at-end-in-bf16"] = ends ? o.fp8.num_layers_at_end_in_bf16 : 0;
+  }
   if (o.data.tokenizer_given) {
     j["tokenizer-type"] = o.data.tokenizer.type;
     j["tokenizer-model"] = o.data.tokenizer.model;
@@ -67,7 +79,7 @@ Json remembered_options(const TrainingOptions& o) {
 namespace {
 
 std::string value_text(const Json& v) {
-  if (v.is_string()) return v.get<std::string>();
+  if (v.is_string()) return v.get_ref<const std::string&>().empty() ? "not given" : v.get<std::string>();
   if (!v.is_array()) return json_line(v);
   std::string words;
   for (const auto& word : v) words += (words.empty() ? "" : " ") + value_text(word);

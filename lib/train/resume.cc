@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/iterations.h"
+#include "ckpt/verify.h"
+#include "engine/save_agreement.h"
 #include "train/remembered_data.h"
 #include "train/remembered_options.h"
 #include "train/save.h"
@@ -42,13 +44,35 @@ Resolved resolve_load(const TrainingOptions& o) {
   }
 }
 
+namespace {
+
+// A save that was not yet durable has been read by nobody: where its bytes are wrong, what is durable is taken instead.
+Resolved resolve_sound(TrainingRun& run) {
+  const auto& o = run.options;
+  Resolved r = resolve_load(o);
+  if (o.save_local.empty()) return r;
+  std::string problem;
+  std::error_code ec;
+  if (run.speaks() && std::filesystem::equivalent(r.dir.parent_path(), o.save_local, ec)) {
+    const VerifyReport report = verify_checkpoint(r.dir);
+    for (const auto* found : {&report.problems, &report.unreadable})
+      if (problem.empty() && !found->empty()) problem = found->front();
+  }
+  if (!any_rank(run.stream, run.world, !problem.empty()) || holds_no_checkpoint(o.load)) return r;
+  Resolved durable = resolve(o.load);
+  durable.ignored.push_back(fmt::format("passed over {}: {}", r.dir.string(), problem));
+  return durable;
+}
+
+}  // namespace
+
 std::unique_ptr<Reader> find_checkpoint(TrainingRun& run) {
   const auto& o = run.options;
   if (o.load.empty()) return nullptr;
   std::int64_t found = -1;
   std::unique_ptr<Reader> reader;
   if (!nothing_to_load(o)) {
-    const Resolved r = resolve_load(o);
+    const Resolved r = resolve_sound(run);
     if (run.speaks())
       for (const auto& line : r.ignored) log::warn("{}", line);
     found = r.iteration;

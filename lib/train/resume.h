@@ -21,7 +21,8 @@ std::optional<Resolved> newer_local(const TrainingOptions& options, std::string*
 //   fails  as resolve(); where none was ever saved the hint is load_if_present
 Resolved resolve_load(const TrainingOptions& options);
 
-// The checkpoint of --load, the same on every rank; null for a fresh start.
+// The checkpoint of --load, the same on every rank; null for a fresh start. One of save_local is read whole by rank 0
+// first, and passed over where its bytes are not those that were saved.
 //   fails  Error{io}, Error{corrupt} as resolve(); Error{config} when ranks see different ones
 std::unique_ptr<Reader> find_checkpoint(TrainingRun& run);
 

@@ -46,8 +46,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = device_bytes();
   properties->sharedMemPerBlockOptin = kMaxSharedBytes;
   properties->multiProcessorCount = 4;
-  const char* said = std::getenv("MT_EMULATION_CAPABILITY");
-  const int capability = said && *said ? std::atoi(said) : 90;
+  const int capability = static_cast<int>(from_environment("MT_EMULATION_CAPABILITY", 90));
   properties->major = capability / 10;
   properties->minor = capability % 10;
   properties->warpSize = 32;

@@ -128,6 +128,8 @@ int queue_kernel(Queue* stream, dim3 blocks, unsigned threads, std::size_t share
                  Place place);
 
 // ---- between the emulation's own files ----------------------------------------------------------------------------
+// A whole number the environment says; stops where it says something else.
+std::size_t from_environment(const char* name, std::size_t otherwise);
 [[noreturn]] void stop(const char* text);  // one line on stderr, then abort
 void run_blocks(dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& body);
 // "the kernel launched at FILE:LINE, block (0, 0, 0), thread 5", or what else is running; empty outside

@@ -116,11 +116,6 @@ void install() {
   (void)once;
 }
 
-std::size_t from_environment(const char* name, std::size_t otherwise) {
-  const char* text = std::getenv(name);
-  return text && *text ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-
 void protect(const Range& r, int how) {
   if (mprotect(r.map, r.map_bytes - kPage, how) != 0) stop("mprotect failed; vm.max_map_count may be too low");
 }
@@ -139,8 +134,21 @@ void check_red_zone(const Range& r) {
 
 }  // namespace
 
+std::size_t from_environment(const char* name, std::size_t otherwise) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return otherwise;
+  char* end = nullptr;
+  const auto value = std::strtoull(text, &end, 10);
+  if (*end != '\0' || *text < '0' || *text > '9') {
+    char line[256];
+    std::snprintf(line, sizeof line, "%s is '%s' in the environment, wanted a whole number", name, text);
+    stop(line);
+  }
+  return value;
+}
+
 int device_count() {
-  const auto there = static_cast<int>(from_environment("MT_EMULATION_DEVICES", 8));
+  const int there = static_cast<int>(std::min<std::size_t>(from_environment("MT_EMULATION_DEVICES", 8), 64));
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (!visible) return there;
   if (*visible == '\0' || *visible == '-') return 0;
@@ -158,7 +166,7 @@ std::size_t device_bytes_free(int device) {
 
 void* allocate(int device, std::size_t bytes) {
   install();
-  if (bytes > device_bytes()) return nullptr;
+  if (bytes > (device < 0 ? SIZE_MAX / 2 : device_bytes())) return nullptr;
   State& s = state();
   const std::lock_guard lock(s.mutex);
   const auto i = static_cast<std::size_t>(std::max(device, 0));

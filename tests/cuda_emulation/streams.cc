@@ -171,10 +171,7 @@ const char* running() {
 }
 
 std::uint64_t seed() {
-  static const std::uint64_t s = [] {
-    const char* text = std::getenv("MT_EMULATION_SEED");
-    return text ? std::strtoull(text, nullptr, 10) : 0;
-  }();
+  static const std::uint64_t s = from_environment("MT_EMULATION_SEED", 0);
   return s;
 }
 

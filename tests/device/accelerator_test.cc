@@ -40,6 +40,25 @@ TEST_F(Accelerator, ADeviceThatIsNotThereIsNamedWithWhereToLook) {
   }
 }
 
+TEST_F(Accelerator, MemoryThatIsShortIsSaidWithWhatThisDeviceHoldsAlone) {
+  const Buffer here(device_, 1000), pinned(device_, 3000, Memory::pinned), cpu({}, 70000);
+  for (const Memory memory : {Memory::device, Memory::pinned}) {
+    const bool pins = memory == Memory::pinned;
+    const std::size_t held = live_buffer_bytes(memory);
+    try {
+      Buffer b(device_, std::size_t{1} << 60, memory);
+      FAIL();
+    } catch (const Error& e) {
+      const std::string what = e.what();
+      EXPECT_NE(what.find(pins ? "no pinned memory of the host for 1152921504606846976 bytes" : "no memory for 1152921504606846976 bytes"),
+                std::string::npos) << what;
+      if (pins) EXPECT_NE(what.find(" " + std::to_string(held) + " of it"), std::string::npos) << what;
+      else EXPECT_NE(what.find(" 1000 of it"), std::string::npos) << what;
+      EXPECT_NE(what.find(pins ? "offload less" : "smaller micro-batch"), std::string::npos) << what;
+    }
+  }
+}
+
 TEST_F(Accelerator, BuffersStartAsZerosAlsoWhenTheMemoryWasUsedBefore) {
   const Buffer host(device_, 4096, Memory::pinned);
   Stream s(device_);

@@ -54,6 +54,33 @@ TEST(Resume, OtherDataIsToldAndWhatOneSideDoesNotKnowIsNot) {
   EXPECT_TRUE(option_changes(Json(), remembered_options(now)).empty());
 }
 
+TEST(Resume, WhatRoundsOtherwiseIsToldAndEmptyMeansNotGiven) {
+  TrainingOptions before, now;
+  before.fp8.format = now.fp8.format = "hybrid";
+  before.fp8.margin = 1;
+  now.fp8.weight_gradients = false;
+  now.fp8.first_last_layers_bf16 = true;
+  now.fp8.amax_history_len = 16;
+  now.fp8.amax_compute_algo = "max";
+  now.device = "cuda";
+  now.cuda_f32_precision = "tf32";
+  std::string text;
+  for (const auto& line : option_changes(remembered_options(before), remembered_options(now))) text += line + "\n";
+  for (const char* want :
+       {"--fp8-margin is 0, the checkpoint's run had 1\n", "--no-fp8-wgrad is true, the checkpoint's run had false\n",
+        "--first-last-layers-bf16 is true, the checkpoint's run had false\n",
+        "--num-layers-at-start-in-bf16 is 1, the checkpoint's run had 0\n",
+        "--fp8-amax-history-len is 16, the checkpoint's run had 1\n",
+        "--fp8-amax-compute-algo is max, the checkpoint's run had most_recent\n",
+        "--device is cuda, the checkpoint's run had cpu\n",
+        "--cuda-f32-precision is tf32, the checkpoint's run had f32\n"})
+    EXPECT_NE(text.find(want), std::string::npos) << want << " not in:\n" << text;
+  now.fp8.format = "";
+  text.clear();
+  for (const auto& line : option_changes(remembered_options(before), remembered_options(now))) text += line + "\n";
+  EXPECT_NE(text.find("--fp8-format is not given, the checkpoint's run had hybrid\n"), std::string::npos) << text;
+}
+
 void write_tokens(const std::string& prefix, int documents, std::int32_t first) {
   data::IndexedWriter writer(prefix, data::TokenType::u16, true);
   for (int d = 0; d < documents; ++d) {

@@ -96,6 +96,27 @@ TEST(SaveLocal, ALostOrDamagedLocalDirectoryIsNoMatter) {
   }
 }
 
+TEST(SaveLocal, WrongBytesInTheLocalDirectoryAreFoundBeforeARunGoesOnFromThem) {
+  const test::TempDir dir;
+  auto o = saving(dir, "run");
+  test::run_tiny(o, 2);
+  const auto file = fs::path(o.save_local) / iteration_name(10) / data_file_name(0);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(-5, std::ios::end);
+  const char turned = static_cast<char>(~bytes.peek());
+  bytes.seekp(-5, std::ios::end);
+  bytes.put(turned);
+  bytes.close();
+  take_back_to(o.save, 10, 8);
+  o.load = o.save;
+  testing::internal::CaptureStderr();
+  const auto curve = test::run_tiny(o, 2);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(curve.loss.size(), 2u) << "from iteration 8";
+  EXPECT_NE(said.find("passed over " + (fs::path(o.save_local) / iteration_name(10)).string()), std::string::npos) << said;
+  EXPECT_EQ(iterations_in(o.save), (std::vector<std::int64_t>{4, 8, 10}));
+}
+
 TEST(SaveLocal, ASignalWaitsUntilItsSaveIsDurable) {
   const test::TempDir dir;
   const auto o = saving(dir, "run");

@@ -61,6 +61,10 @@ void need(int device) {
   if (device < 0 || device >= n)
     throw Error(Code::device, fmt::format("{} CUDA device{} visible", n, n == 1 ? " is" : "s are"),
                 device_text({DeviceKind::cuda, device}), "start fewer ranks, or look at CUDA_VISIBLE_DEVICES");
+  constexpr int kLeast = 80;  // asynchronous copies to shared memory, and bf16
+  if (const int has = compute_capability(device); has < kLeast)
+    throw Error(Code::device, fmt::format("compute capability {}.{}, kernels want {}.{} or more", has / 10, has % 10, kLeast / 10, kLeast % 10),
+                device_text({DeviceKind::cuda, device}), "take another device by CUDA_VISIBLE_DEVICES, or --device cpu");
 }
 
 std::byte* acquire(int device, std::size_t bytes) {
