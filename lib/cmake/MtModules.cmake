@@ -3,7 +3,7 @@
 # Optional views and numbers are left out of initialisers; kernel tables turn that warning on.
 set(MT_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  list(APPEND MT_WARNINGS -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)  # false on "literal" + std::string (GCC bug 105651)
+  list(APPEND MT_WARNINGS -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)  # false on "literal" + std::string (GCC bug 105651)
 endif()
 if(MT_WERROR)
   list(APPEND MT_WARNINGS -Werror)
