@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "device/backend.h"
 #include "ops/attention_cases.h"
 #include "ops/op_test.h"
 
@@ -76,7 +77,8 @@ TEST_F(CudnnAttention, IsAskedForWhatItTakesAndNothingElse) {
   };
   for (auto c : taken())
     for (bool backward : {false, true}) {
-      EXPECT_FALSE(computed_by_us(c, backward)) << attention_name(c, backward ? "backward" : "forward");
+      const bool no_plan = backward && c.dim > 128 && cuda_backend().capability(0) / 10 != 9;
+      EXPECT_EQ(computed_by_us(c, backward), no_plan) << attention_name(c, backward ? "backward" : "forward");
       c.mode.kernels = ops::AttentionKernels::ours;
       EXPECT_TRUE(computed_by_us(c, backward)) << attention_name(c, backward ? "backward" : "forward");
       c.mode = {};
