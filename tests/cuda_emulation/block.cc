@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <boost/context/fiber.hpp>
@@ -124,6 +125,29 @@ void Runner::to_scheduler([[maybe_unused]] Fiber& fiber) {
 #endif
 }
 
+// A fiber is entered once while it is made. AddressSanitizer must not lay that frame on the fake stack of this thread, which
+// may end long before the fiber: as if on the way from one stack to the other, it lays none.
+class NoFakeFrames {
+ public:
+#if defined(__SANITIZE_ADDRESS__)
+  explicit NoFakeFrames(void** fake) : fake_(fake) {
+    pthread_attr_t attributes;
+    void* stack = nullptr;
+    std::size_t bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) stop("where the stack of a thread lies is not known");
+    pthread_attr_getstack(&attributes, &stack, &bytes);
+    pthread_attr_destroy(&attributes);
+    __sanitizer_start_switch_fiber(fake_, stack, bytes);
+  }
+  ~NoFakeFrames() { __sanitizer_finish_switch_fiber(*fake_, nullptr, nullptr); }
+
+ private:
+  void** fake_;
+#else
+  explicit NoFakeFrames(void**) {}
+#endif
+};
+
 Fiber& Runner::idle_fiber() {
   if (idle_.empty()) {
     fibers_.push_back(std::make_unique<Fiber>());
@@ -135,6 +159,7 @@ Fiber& Runner::idle_fiber() {
 #if defined(__SANITIZE_THREAD__)
     f.tsan = __tsan_create_fiber(0);
 #endif
+    const NoFakeFrames none(&scheduler_fake_);
     f.context = boost::context::fiber(std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack),
                                       stacks, [this, &f](boost::context::fiber&& from) {
       scheduler_ = std::move(from);
