@@ -8,7 +8,8 @@
 # A mutant is found when a test fails, the emulation stops the program, or a run takes ten times as long as it did, with
 # the threads in order or in two random orders (MT_EMULATION_SEED). A row a mutant, then the share found. Status 1 below 90 %.
 # Known to survive: the barrier behind the clearing of digits in sum_squares.cu; the first exchange of a warp gives the
-# clearing threads their turn in every order of threads that the emulation draws.
+# clearing threads their turn in every order of threads that the emulation draws. So do both waits of memory_cache.cu: they
+# come when memory has run out, and no test fills a device.
 # BUILD_DIR has test_ops_emulated, test_device_emulated and test_comm_emulated built.
 set -euo pipefail
 build="$(cd "$1" && pwd)"

@@ -1,5 +1,6 @@
 #include "device/graph.h"
 
+#include <cstring>
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -44,6 +45,20 @@ TEST_F(Graphs, WhatIsNotedRunsWhenItIsLaunchedAsOftenAsItIs) {
   zero_bytes(other, c.data(), 64);
   graph.launch(other);
   EXPECT_EQ(first(other, c), 9) << "on another stream of the device";
+}
+
+TEST_F(Graphs, WhatWasLaunchedBeforeIsDoneWhenNotingBegins) {
+  Stream stream(test_device());
+  const Buffer a(test_device(), 64), host(test_device(), 64, Memory::pinned);
+  const int value = 5;
+  upload_bytes(stream, a.data(), &value, sizeof value);
+  copy_bytes(stream, host.data(), a.data(), 64);
+  int seen = 0;
+  Graph::capture(stream, [&] {
+    std::memcpy(&seen, host.data(), sizeof seen);
+    zero_bytes(stream, a.data(), 64);
+  });
+  EXPECT_EQ(seen, value);
 }
 
 TEST_F(Graphs, WhatWaitsOrTakesMemoryIsNoGraph) {

@@ -47,7 +47,7 @@ bool MemoryCache::is_past(std::vector<cudaEvent_t>& events, bool wait) {
   if (wait)
     for (const cudaEvent_t e : events) check(cudaEventSynchronize(e), "cudaEventSynchronize", device_);
   const std::lock_guard lock(mutex_);
-  return is_past_locked(events, wait);
+  return is_past_locked(events, false);
 }
 
 std::vector<cudaEvent_t> MemoryCache::mark_locked() {
