@@ -163,4 +163,22 @@ says $'world_size\t4'
 expect 3 "--world-size 8 with 2 ranks" mt-train "${tiny[@]}" --world-size 8 --local-ranks 2
 expect 0 "" mt-train --dry-run "${tiny[@]}" --data-parallel-size 2
 says $'world_size\t2'
+
+# A dry run is of the ranks it is started with, and refuses what they would refuse.
+expect 3 "not divisible by" mt-train --dry-run "${tiny[@]}" --local-ranks 3
+expect 3 "" mt-train --dry-run "${tiny[@]}" --local-ranks 2 --tensor-model-parallel-size 4
+expect 3 "world-size 4 with 2 ranks" mt-train --dry-run "${tiny[@]}" --local-ranks 2 --world-size 4
+mt-train --dry-run "${tiny[@]}" --local-ranks 2 --use-distributed-optimizer --json > started.json 2> err.txt
+mt-train --dry-run "${tiny[@]}" --world-size 2 --use-distributed-optimizer --json > said.json 2> err.txt
+cmp started.json said.json || fail "a dry run of two ranks is another than one for two"
+if [ -n "${MT_TEST_MPIEXEC:-}" ] && [ -z "${MT_TEST_MPI_BROKEN:-}" ]; then
+  expect 0 "" "$MT_TEST_MPIEXEC" -n 2 mt-train --dry-run "${tiny[@]}" --use-distributed-optimizer --json
+  cmp out.txt said.json || fail "a dry run under a launcher is not one plan of its ranks"
+fi
+
+# The snapshot of a save beside training lies in host memory where the rest lies on a device.
+total() { mt-train --dry-run "${tiny[@]}" --json "$@" 2> err.txt | tr ',{' '\n\n' | sed -n 's/.*"total_bytes":\([0-9]*\).*/\1/p' | head -1; }
+[ "$(total --device cuda --save s --async-save)" = "$(total --device cuda --save s)" ] || fail "a snapshot is counted on the device"
+[ "$(total --save s --async-save)" -gt "$(total --save s)" ] || fail "a snapshot is not counted on a CPU"
+mt-train --dry-run "${tiny[@]}" --json --device cuda --save s --async-save 2> err.txt | grep -q '"host_bytes":[1-9]' || fail "no host_bytes"
 echo ok
