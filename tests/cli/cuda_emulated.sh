@@ -31,6 +31,11 @@ close() { # NAME NAME STEPS LOSS NORM
 
 # Without a device, and without CUDA in the build, it is said in one line.
 expect 7 "no CUDA device: " env CUDA_VISIBLE_DEVICES= "$emulated" "${tiny[@]}" --device cuda
+expect 7 "compute capability 7.5, kernels want 8.0 or more: cuda:0" env MT_EMULATION_CAPABILITY=75 "$emulated" "${tiny[@]}" --device cuda
+if [ -n "${MT_TEST_MPIEXEC:-}" ] && [ -z "${MT_TEST_MPI_BROKEN:-}" ]; then
+  expect 8 "ranks were started with different options" "$MT_TEST_MPIEXEC" -n 1 "$emulated" "${tiny[@]}" --device cuda : \
+    -n 1 "$emulated" "${tiny[@]}" --device cpu
+fi
 expect 2 "one of cpu, cuda" "$emulated" "${tiny[@]}" --device tpu
 
 train cpu --device cpu
